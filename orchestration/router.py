@@ -1,0 +1,364 @@
+"""One decision for every tool: end the run with the tools' own text, or give the model a turn.
+
+``decide`` is pure and reads from the tail: nothing is kept on an instance, and the cost does not grow
+with the history. It knows no tool and no vendor. Messages are read by their ``type``, as objects or
+as dicts, so a checkpoint that turned one into the other changes no decision.
+
+Standard library only: this module is part of the copy set.
+"""
+
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from html import escape
+from typing import Any, Final
+
+from orchestration.outcomes import NOT_CARRIED_OUT, Outcome
+from orchestration.reasons import Reason
+
+POLISH_PROMPT: Final = (
+    "Rewrite the result below for the customer in two short, friendly sentences. Keep every number, name, "
+    "link and identifier exactly as it is. Add nothing and promise nothing."
+)
+
+
+class Route(StrEnum):
+    """Where the run goes next: the node's name."""
+
+    AGENT = "agent"
+    """The model gets another turn."""
+
+    FINALIZE = "finalize"
+    """The run ends with the tools' own text."""
+
+    POLISH = "polish"
+    """The run ends with that text in another voice: one further model call, no tools."""
+
+
+class StopMode(StrEnum):
+    """What a stop does."""
+
+    HARD = "hard"
+    """Ends the run; the text stands verbatim."""
+
+    POLISH = "polish"
+    """As hard, but a turn of nothing but completed calls is reworded first."""
+
+    NEVER = "never"
+    """Goes back to the model: the plain loop, to compare with, or to watch before adopting."""
+
+
+class BatchRule(StrEnum):
+    """How the votes of one turn's parallel calls become one decision."""
+
+    PRIORITY = "priority"
+    """Stop if any call was blocked by policy, else if every call says stop."""
+
+    ALL = "all"
+    """Stop if every call says stop."""
+
+    ANY = "any"
+    """Stop if one call says stop."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopPolicy:
+    """The settings of one run.
+
+    Raises:
+        ValueError: An unknown mode or batch rule, or a budget below one.
+    """
+
+    mode: StopMode = StopMode.HARD
+    """What a stop does."""
+
+    batch: BatchRule = BatchRule.PRIORITY
+    """How parallel calls are counted."""
+
+    max_attempts: int = 3
+    """Model turns, since the user last spoke, in which one (tool, key) may vote continue."""
+
+    max_turns: int = 8
+    """Turns with tool calls since the user last spoke."""
+
+    polish_prompt: str = POLISH_PROMPT
+    """What mode polish tells the model: a voice, a length, a language."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "mode", StopMode(self.mode))
+        object.__setattr__(self, "batch", BatchRule(self.batch))
+        for name in ("max_attempts", "max_turns"):
+            budget = getattr(self, name)
+            if type(budget) is not int or budget < 1:
+                msg = f"{name} must be a whole number from 1 up, not {budget!r}"
+                raise ValueError(msg)
+
+
+DEFAULT_POLICY: Final = StopPolicy()
+
+STOP_RULES: Final = ("policy_block", "fatal", "completed", "attempts_exhausted", "turns_exhausted")
+"""``Decision.rule`` of a stop: the first of these that voted stop."""
+
+CONTINUE_RULES: Final = ("transient", "unusable", "more_steps", "no_call")
+"""``Decision.rule`` of a continuation: the first of these that voted continue."""
+
+BUDGET_RULES: Final = frozenset({"attempts_exhausted", "turns_exhausted"})
+"""The stops that hold in every mode: without them a run has no end."""
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """What one call of the turn says."""
+
+    call_id: str
+    """The tool call's id, as the model gave it."""
+
+    tool: str
+    """The tool's name."""
+
+    outcome: Outcome | None
+    """What the answer's artifact says; None if it is missing or unusable."""
+
+    rule: str
+    """Why it votes so: one of ``STOP_RULES`` or ``CONTINUE_RULES``."""
+
+    attempts: int = 1
+    """Model turns, this one included, in which this (tool, key) has voted continue."""
+
+    @property
+    def stop(self) -> bool:
+        """Whether the call votes to end the run."""
+        return self.rule in STOP_RULES
+
+    @property
+    def text(self) -> str:
+        """What the user reads of it: nothing that no artifact vouches for."""
+        return NOT_CARRIED_OUT if self.outcome is None else self.outcome.content
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Where the run goes, and why."""
+
+    route: Route
+    """The next node."""
+
+    rule: str
+    """One of ``STOP_RULES`` or ``CONTINUE_RULES``."""
+
+    because: str
+    """The same in a sentence, for people."""
+
+    text: str = ""
+    """What the user reads if the run ends here."""
+
+    calls: tuple[Vote, ...] = ()
+    """The votes of the turn, in call order."""
+
+    message_id: str | None = field(default=None)
+    """Id of the AIMessage that made the calls."""
+
+    @property
+    def would_stop(self) -> bool:
+        """Whether mode ``hard`` ends the run here, whatever this run's mode does."""
+        return self.rule in STOP_RULES
+
+
+def decide(messages: Sequence[Any], policy: StopPolicy = DEFAULT_POLICY) -> Decision:
+    """Decide where a run goes after its newest turn of tool calls.
+
+    Args:
+        messages: The history, oldest first: LangChain messages, or their dict forms.
+        policy: The run's settings.
+
+    Returns:
+        The decision. It is the same when the answers of the turn are permuted, and after any
+        checkpoint round trip.
+    """
+    history = turns(messages)
+    turn = next(history, None)
+    if turn is None:
+        return Decision(Route.AGENT, "no_call", "no tool call stands unanswered since the user spoke")
+    outcomes = [outcome_of(answer) for _, answer in turn.answers]
+    # A turn that stops by itself needs no look at what came before it: that is the usual one.
+    earlier = list(history) if any(map(_again, outcomes)) else []
+    votes = _votes(turn, outcomes, earlier, policy)
+    rule = _batch(votes, policy.batch)
+    if rule not in STOP_RULES and 1 + len(earlier or list(history)) >= policy.max_turns:
+        rule = "turns_exhausted"
+    return Decision(
+        route=_route(rule, votes, policy.mode),
+        rule=rule,
+        because=_because(rule, votes, policy),
+        text=_text(votes) if rule in STOP_RULES else "",
+        calls=votes,
+        message_id=_get(turn.message, "id"),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One AIMessage with tool calls, and what answered them."""
+
+    message: Any
+    """The AIMessage."""
+
+    answers: tuple[tuple[Mapping[str, Any], Any], ...]
+    """Every call with its ToolMessage, in call order; None where none answers."""
+
+
+def turns(messages: Sequence[Any]) -> Iterator[Turn]:
+    """Yield the turns of tool calls since the user last spoke, the newest first.
+
+    Answers are matched by id; calls whose ids are repeated or empty are matched in order.
+    """
+    found: list[Any] = []
+    for message in reversed(messages):
+        kind = kind_of(message)
+        if kind == "tool":
+            found.append(message)
+        elif kind == "human":
+            return
+        elif kind == "ai" and (calls := _get(message, "tool_calls")):
+            by_id: defaultdict[str, deque[Any]] = defaultdict(deque)
+            for answer in reversed(found):
+                by_id[_get(answer, "tool_call_id") or ""].append(answer)
+            found = []
+            queues = [by_id[call.get("id") or ""] for call in calls]
+            yield Turn(
+                message,
+                tuple(
+                    (call, queue.popleft() if queue else None)
+                    for call, queue in zip(calls, queues, strict=True)
+                ),
+            )
+
+
+def kind_of(message: Any) -> str:
+    """Return ``ai``, ``tool``, ``human`` or another of LangChain's types; chunks count as whole."""
+    kind = str(_get(message, "type") or "")
+    return _CHUNKS.get(kind, kind)
+
+
+_CHUNKS: Final = {"AIMessageChunk": "ai", "ToolMessageChunk": "tool", "HumanMessageChunk": "human"}
+
+
+def _get(message: Any, name: str) -> Any:
+    if not isinstance(message, dict):
+        return getattr(message, name, None)
+    # ``message_to_dict`` puts the fields under "data", ``model_dump`` at the top.
+    data = message.get("data")
+    return data.get(name) if name != "type" and isinstance(data, dict) else message.get(name)
+
+
+def outcome_of(answer: Any) -> Outcome | None:
+    """Return what a ToolMessage's artifact says; None if it is missing or unusable."""
+    if answer is None:
+        return None
+    return Outcome.from_tool_result(
+        _get(answer, "content"), _get(answer, "artifact"), failed=_get(answer, "status") == "error"
+    )
+
+
+def more_steps(args: object) -> bool:
+    """Whether the model said that another call follows this one to finish what the user asked.
+
+    Models write booleans as words too.
+    """
+    said = args.get("last_step") if isinstance(args, dict) else None
+    return said is False or (isinstance(said, str) and said.strip().lower() == "false")
+
+
+def _votes(
+    turn: Turn, outcomes: Sequence[Outcome | None], earlier: Iterable[Turn], policy: StopPolicy
+) -> tuple[Vote, ...]:
+    attempts = _attempts(earlier)
+    votes = []
+    for (call, _), outcome in zip(turn.answers, outcomes, strict=True):
+        count = 1 + attempts[call["name"], None if outcome is None else outcome.key]
+        rule = _vote(outcome, count, call.get("args"), policy)
+        votes.append(Vote(call.get("id") or "", call["name"], outcome, rule, count))
+    return tuple(votes)
+
+
+def _again(outcome: Outcome | None) -> bool:
+    return outcome is None or not outcome.stop
+
+
+def _attempts(earlier: Iterable[Turn]) -> Counter[tuple[str, str | None]]:
+    """Count the turns in which a (tool, key) voted continue; parallel calls of one count once."""
+    counted: Counter[tuple[str, str | None]] = Counter()
+    for turn in earlier:
+        read = [(call["name"], outcome_of(answer)) for call, answer in turn.answers]
+        counted.update(
+            {(name, outcome.key if outcome else None) for name, outcome in read if _again(outcome)}
+        )
+    return counted
+
+
+def _vote(outcome: Outcome | None, attempts: int, args: object, policy: StopPolicy) -> str:
+    if outcome is None or not outcome.stop:
+        if attempts >= policy.max_attempts:
+            rule = "attempts_exhausted"
+        elif outcome is None:
+            return "unusable"
+        else:
+            return "transient" if outcome.reason is Reason.TRANSIENT else "more_steps"
+    else:
+        rule = outcome.reason.value
+    return "more_steps" if rule != Reason.POLICY_BLOCK and more_steps(args) else rule
+
+
+def _batch(votes: tuple[Vote, ...], batch: BatchRule) -> str:
+    stops = {vote.rule for vote in votes if vote.stop}
+    continues = {vote.rule for vote in votes if not vote.stop}
+    if stops and (
+        not continues
+        or batch is BatchRule.ANY
+        or (batch is BatchRule.PRIORITY and Reason.POLICY_BLOCK in stops)
+    ):
+        return next(rule for rule in STOP_RULES if rule in stops)
+    return next(rule for rule in CONTINUE_RULES if rule in continues)
+
+
+def _spent(messages: Sequence[Any], max_turns: int) -> bool:
+    return sum(1 for _ in turns(messages)) >= max_turns
+
+
+def _route(rule: str, votes: tuple[Vote, ...], mode: StopMode) -> Route:
+    if rule not in STOP_RULES or (mode is StopMode.NEVER and rule not in BUDGET_RULES):
+        return Route.AGENT
+    done = all(vote.outcome is not None and vote.outcome.reason is Reason.COMPLETED for vote in votes)
+    if mode is StopMode.POLISH and rule == Reason.COMPLETED and done:
+        return Route.POLISH
+    return Route.FINALIZE
+
+
+def _because(rule: str, votes: Iterable[Vote], policy: StopPolicy) -> str:
+    calls = ", ".join(
+        f"{vote.tool} ({vote.outcome.rule if vote.outcome else 'no artifact'})"
+        for vote in votes
+        if vote.rule == rule
+    )
+    return _SENTENCES[rule].format(calls=calls, policy=policy)
+
+
+_SENTENCES: Final = {
+    "policy_block": "a rule refused {calls}",
+    "fatal": "no further call of the model can help {calls}",
+    "completed": "{calls} did what was asked",
+    "attempts_exhausted": "{calls} used up its {policy.max_attempts} attempts",
+    "turns_exhausted": "the run used up its {policy.max_turns} turns of tool calls",
+    "transient": "{calls} can still pass",
+    "unusable": "nothing vouches for {calls}",
+    "more_steps": "the model has more to do after {calls}",
+}
+
+
+def _text(votes: Iterable[Vote]) -> str:
+    """Join the turn's texts in call order, equal ones once. A stop hides nothing."""
+    texts = {vote.text: vote.outcome is not None and vote.outcome.format == "html" for vote in votes}
+    if any(texts.values()):
+        return "\n\n".join(text if html else f"<p>{escape(text)}</p>" for text, html in texts.items())
+    return "\n\n".join(texts)
