@@ -1,0 +1,180 @@
+"""The same routing in langchain's ``create_agent``: the one module that imports ``langchain``.
+
+Raises:
+    ImportError: langchain is missing or too old; the message says what to install.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Final
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import BaseTool
+from langgraph.config import get_config
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.runtime import Runtime
+
+from orchestration.guards import Guard
+from orchestration.relay import policy_of, polish_request, polished, relay, unstreamed
+from orchestration.router import DEFAULT_POLICY, Decision, Route, StopPolicy, decide
+from orchestration.tools import prepare, settle, unknown_tool
+
+FLOOR: Final = (1, 4, 2)
+"""The oldest langchain on which a stop costs no second model call, whatever the order of hooks."""
+
+
+def _check() -> None:
+    """Say what to install, before an import fails in words that do not."""
+    try:
+        found = version("langchain")
+    except PackageNotFoundError:
+        found = "none"
+    numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
+    if numbers < FLOOR:
+        floor = ".".join(map(str, FLOOR))
+        raise ImportError(
+            f"build_agent needs langchain {floor} or newer, found {found}: "
+            f"pip install -U 'langchain>={floor}'"
+        )
+
+
+_check()
+
+from langchain.agents import create_agent  # noqa: E402 - after the check
+from langchain.agents.middleware import (  # noqa: E402
+    AgentMiddleware,
+    ModelRequest,
+    ModelResponse,
+    PIIMiddleware,
+    hook_config,
+)
+from langchain.agents.middleware.types import ToolCallRequest  # noqa: E402
+
+
+class StopOnOutcome(AgentMiddleware[Any, Any]):
+    """Ends the run with the tools' own text where ``decide`` says so.
+
+    ``before_model`` with a declared jump to the end is the one hook that stops an ordinary tool with
+    exactly one model call on every version; a ``Command`` from ``wrap_tool_call`` does not.
+    """
+
+    def __init__(
+        self,
+        policy: StopPolicy = DEFAULT_POLICY,
+        *,
+        model: BaseChatModel | None = None,
+        tools: Sequence[str] = (),
+    ) -> None:
+        """Take the run's settings.
+
+        Args:
+            policy: The run's settings; ``config["configurable"]`` can change them for one run.
+            model: Rewords a result in mode ``polish``; without it the text stands as it is.
+            tools: Names of the tools there are, told to a model that called another.
+        """
+        super().__init__()
+        self.policy, self.model, self.known = policy, model, list(tools)
+
+    def _decide(self, state: Any) -> tuple[Decision, StopPolicy]:
+        policy = policy_of(get_config(), self.policy)
+        return decide(state["messages"], policy), policy
+
+    @hook_config(can_jump_to=["end"])
+    def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - langchain's
+        """Relay the tools' text and end the run, or let the model have its turn."""
+        decision, policy = self._decide(state)
+        if decision.route is Route.AGENT:
+            return None
+        message = relay(decision)
+        if decision.route is Route.POLISH and self.model is not None:
+            with suppress(Exception):  # the voice is a luxury: without it the tools' own text stands
+                message = polished(decision, unstreamed(self.model).invoke(polish_request(decision, policy)))
+        return {"messages": [message], "jump_to": "end"}
+
+    @hook_config(can_jump_to=["end"])
+    async def abefore_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002
+        """Relay the tools' text and end the run, or let the model have its turn."""
+        decision, policy = self._decide(state)
+        if decision.route is Route.AGENT:
+            return None
+        message = relay(decision)
+        if decision.route is Route.POLISH and self.model is not None:
+            with suppress(Exception):  # the voice is a luxury: without it the tools' own text stands
+                message = polished(decision, await unstreamed(self.model).ainvoke(polish_request(decision, policy)))
+        return {"messages": [message], "jump_to": "end"}
+
+    def wrap_model_call(
+        self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
+    ) -> ModelResponse[Any]:
+        """Make of the model's answer a turn in which every call can be answered once."""
+        return _settled(handler(request))
+
+    async def awrap_model_call(
+        self,
+        request: ModelRequest[Any],
+        handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
+    ) -> ModelResponse[Any]:
+        """Make of the model's answer a turn in which every call can be answered once."""
+        return _settled(await handler(request))
+
+    def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
+        """Answer a call of a tool that does not exist; every other call is the tool's own."""
+        return handler(request) if request.tool is not None else self._unknown(request)
+
+    async def awrap_tool_call(
+        self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Awaitable[Any]]
+    ) -> Any:
+        """Answer a call of a tool that does not exist; every other call is the tool's own."""
+        return await handler(request) if request.tool is not None else self._unknown(request)
+
+    def _unknown(self, request: ToolCallRequest) -> ToolMessage:
+        return unknown_tool(request.tool_call, self.known)
+
+
+def _settled(response: ModelResponse[Any]) -> ModelResponse[Any]:
+    first, *rest = response.result
+    response.result = [settle(first) if first.type == "ai" else first, *rest]  # type: ignore[arg-type]
+    return response
+
+
+def build_agent(
+    model: BaseChatModel,
+    tools: Sequence[BaseTool | Callable[..., Any]],
+    *,
+    policy: StopPolicy = DEFAULT_POLICY,
+    guards: Sequence[Guard] = (),
+    checkpointer: Any = None,
+    middleware: Sequence[AgentMiddleware[Any, Any]] = (),
+    strict: bool = False,
+    **settings: Any,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return a ``create_agent`` graph that makes the same decisions as ``build_graph``.
+
+    Args:
+        model: A chat model that can bind tools.
+        tools: LangChain tools or functions; ``prepare`` is applied to them here.
+        policy: The run's settings; ``config["configurable"]`` can change them for one run.
+        guards: Rules of our own.
+        checkpointer: What ``create_agent`` takes.
+        middleware: More of it. PII middleware runs before the stop, everything else after.
+        strict: Raise a tool's exceptions, for tests, in place of answering them.
+        **settings: Passed on to ``create_agent`` (``system_prompt``, ``context_schema``, ...).
+
+    Raises:
+        ValueError: A tool cannot be prepared, or a middleware cannot be placed safely.
+    """
+    if any(isinstance(each, StopOnOutcome) for each in middleware):
+        msg = "leave StopOnOutcome out of middleware: build_agent puts it in its place"
+        raise ValueError(msg)
+    if guards and (own := [each.name for each in middleware if getattr(each, "tools", None)]):
+        msg = f"{own[0]} brings tools that no guard would see: give its tools in tools, or leave it out"
+        raise ValueError(msg)
+    prepared = prepare(tools, guards=guards, policy=policy, strict=strict)
+    stop = StopOnOutcome(policy, model=model, tools=[tool.name for tool in prepared])
+    before = [each for each in middleware if isinstance(each, PIIMiddleware)]
+    after = [each for each in middleware if not isinstance(each, PIIMiddleware)]
+    return create_agent(
+        model, prepared, middleware=[*before, stop, *after], checkpointer=checkpointer, **settings
+    )

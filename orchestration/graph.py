@@ -1,0 +1,159 @@
+r"""The hand-built ReAct graph: ``agent``, ``tools``, ``finalize``, and ``polish`` in its place.
+
+Imports ``langchain_core`` and ``langgraph`` only, and runs unchanged from langgraph 0.6.6 on.
+
+::
+
+    START -> agent -(calls)-> tools -(stop)-> finalize -> END
+               ^  \-(text)-> END  |
+               '-----(continue)---'
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Annotated, Any, TypedDict
+
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
+from langchain_core.tools import BaseTool
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.graph.state import CompiledStateGraph
+from langgraph.prebuilt import ToolNode
+
+from orchestration.guards import Guard
+from orchestration.relay import policy_of, polish_request, polished, relay, unstreamed
+from orchestration.router import DEFAULT_POLICY, Decision, StopPolicy, decide
+from orchestration.tools import prepare, settle, unknown_tool
+
+
+class State(TypedDict):
+    """What a run carries along."""
+
+    messages: Annotated[list[AnyMessage], add_messages]
+    """The history, oldest first."""
+
+
+def should_continue(state: State) -> str:
+    """Route after the model spoke: calls are carried out, a text is the answer."""
+    return "tools" if getattr(state["messages"][-1], "tool_calls", None) else END
+
+
+@dataclass(frozen=True, slots=True)
+class _Nodes:
+    """The graph's nodes. Each is a pure step around one call to a model or to ToolNode."""
+
+    model: BaseChatModel
+    bound: Runnable[Any, AIMessage]
+    tool_node: ToolNode
+    names: tuple[str, ...]
+    policy: StopPolicy
+
+    def agent(self, state: State, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [settle(self.bound.invoke(state["messages"], config))]}
+
+    async def aagent(self, state: State, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [settle(await self.bound.ainvoke(state["messages"], config))]}
+
+    def tools(self, state: State, config: RunnableConfig) -> Any:
+        known, unknown = self._part(state)
+        return _in_order(state, self.tool_node.invoke(known, config), unknown)
+
+    async def atools(self, state: State, config: RunnableConfig) -> Any:
+        known, unknown = self._part(state)
+        return _in_order(state, await self.tool_node.ainvoke(known, config), unknown)
+
+    def _part(self, state: State) -> tuple[State, list[ToolMessage]]:
+        """Part the calls that ToolNode can run from those that name no tool of ours."""
+        message = _calling(state)
+        known = [call for call in message.tool_calls if call["name"] in self.names]
+        unknown = [unknown_tool(call, self.names) for call in message.tool_calls if call not in known]
+        if not unknown:
+            return state, []
+        return {
+            "messages": [*state["messages"][:-1], message.model_copy(update={"tool_calls": known})]
+        }, unknown
+
+    def decide(self, state: State, config: RunnableConfig) -> Decision:
+        return decide(state["messages"], policy_of(config, self.policy))
+
+    def route_after_tools(self, state: State, config: RunnableConfig) -> str:
+        return self.decide(state, config).route.value
+
+    def finalize(self, state: State, config: RunnableConfig) -> dict[str, Any]:
+        return {"messages": [relay(self.decide(state, config))]}
+
+    def polish(self, state: State, config: RunnableConfig) -> dict[str, Any]:
+        decision, policy = self.decide(state, config), policy_of(config, self.policy)
+        with suppress(Exception):  # the voice is a luxury: without it the tools' own text stands
+            answer = unstreamed(self.model).invoke(polish_request(decision, policy), config)
+            return {"messages": [polished(decision, answer)]}
+        return {"messages": [relay(decision)]}
+
+    async def apolish(self, state: State, config: RunnableConfig) -> dict[str, Any]:
+        decision, policy = self.decide(state, config), policy_of(config, self.policy)
+        with suppress(Exception):
+            answer = await unstreamed(self.model).ainvoke(polish_request(decision, policy), config)
+            return {"messages": [polished(decision, answer)]}
+        return {"messages": [relay(decision)]}
+
+
+def _calling(state: State) -> AIMessage:
+    message = state["messages"][-1]
+    assert isinstance(message, AIMessage)  # should_continue sends nothing else here
+    return message
+
+
+def _in_order(state: State, answered: Any, unknown: list[ToolMessage]) -> Any:
+    """Put the answers in call order, wherever they came from."""
+    if isinstance(answered, list):  # a tool's Command is among them
+        return [*answered, {"messages": unknown}]
+    places = {call["id"]: at for at, call in enumerate(_calling(state).tool_calls)}
+    answers = [*answered["messages"], *unknown]
+    return {"messages": sorted(answers, key=lambda answer: places.get(answer.tool_call_id, 0))}
+
+
+def build_graph(
+    model: BaseChatModel,
+    tools: Sequence[BaseTool | Callable[..., Any]],
+    *,
+    policy: StopPolicy = DEFAULT_POLICY,
+    guards: Sequence[Guard] = (),
+    checkpointer: Any = None,
+    strict: bool = False,
+) -> CompiledStateGraph[Any, Any, Any, Any]:
+    """Return the compiled graph.
+
+    Args:
+        model: A chat model that can bind tools.
+        tools: LangChain tools or functions; ``prepare`` is applied to them here.
+        policy: The run's settings; ``config["configurable"]`` can change them for one run.
+        guards: Rules of our own.
+        checkpointer: What langgraph's ``compile`` takes.
+        strict: Raise a tool's exceptions, for tests, in place of answering them.
+
+    Raises:
+        ValueError: A tool cannot be prepared; the message says why.
+    """
+    prepared = prepare(tools, guards=guards, policy=policy, strict=strict)
+    nodes = _Nodes(
+        model=model,
+        bound=model.bind_tools(prepared) if prepared else model,
+        tool_node=ToolNode(prepared, handle_tool_errors=False),
+        names=tuple(tool.name for tool in prepared),
+        policy=policy,
+    )
+    graph = StateGraph(State)
+    graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent, name="agent"))
+    graph.add_node("tools", RunnableLambda(nodes.tools, nodes.atools, name="tools"))
+    graph.add_node("finalize", nodes.finalize)
+    graph.add_node("polish", RunnableLambda(nodes.polish, nodes.apolish, name="polish"))
+    graph.add_edge(START, "agent")
+    graph.add_conditional_edges("agent", should_continue, ["tools", END])
+    graph.add_conditional_edges("tools", nodes.route_after_tools, ["agent", "finalize", "polish"])
+    graph.add_edge("finalize", END)
+    graph.add_edge("polish", END)
+    # The budget of turns ends a run, and a run may set its own: this limit is create_agent's.
+    return graph.compile(checkpointer=checkpointer).with_config(recursion_limit=10_000)
