@@ -1,0 +1,69 @@
+"""Read what a vendor's SDK raised, by duck typing: no SDK is a dependency.
+
+The attribute names are those of stripe (``http_status``, ``http_body``), elasticsearch (``meta``, ``body``),
+PyGithub (``status``, ``data``), httpx, requests and openai (``response``), and generated clients (``body``).
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import httpx
+
+_STATUS: Final = ("status_code", "http_status", "status", "code")
+_BODY: Final = ("http_body", "content", "body", "data", "json_body", "text")
+_LINKS: Final = 8
+"""Causes looked at: a longer chain is a loop, or says nothing more."""
+
+
+def response_of(error: BaseException) -> httpx.Response | None:
+    """Return the response that an exception carries, as httpx would have given it; None if none."""
+    for source in (getattr(error, "response", None), getattr(error, "meta", None), error):
+        if isinstance(source, httpx.Response):
+            return source
+        status = next((s for name in _STATUS if (s := _status(getattr(source, name, None)))), None)
+        if status is not None:
+            body = next((b for owner in (error, source) for b in _bodies(owner)), b"")
+            return httpx.Response(status, headers=_headers(source, error), content=body)
+    return None
+
+
+def causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield the exception and what it was raised from. A mere context may have nothing to do with it."""
+    link: BaseException | None = error
+    for _ in range(_LINKS):
+        if link is None:
+            return
+        yield link
+        link = link.__cause__
+
+
+def _status(value: object) -> int | None:
+    return int(value) if isinstance(value, int) and 100 <= value <= 999 else None  # noqa: PLR2004 - HTTP
+
+
+def _headers(*owners: object) -> list[tuple[str, str]]:
+    """Return the first mapping of headers, without those that describe bytes we no longer have."""
+    for owner in owners:
+        headers: Any = getattr(owner, "headers", None)
+        if isinstance(headers, Mapping) or hasattr(headers, "items"):
+            return [
+                (str(name), str(value))
+                for name, value in headers.items()
+                if str(name).lower() not in {"content-encoding", "content-length", "transfer-encoding"}
+            ]
+    return []
+
+
+def _bodies(owner: object) -> Iterator[bytes]:
+    for name in _BODY:
+        value = getattr(owner, name, None)
+        if isinstance(value, (bytes, bytearray)):
+            yield bytes(value)
+        elif isinstance(value, str) and value:
+            yield value.encode("utf-8", "replace")
+        elif isinstance(value, (dict, list)):
+            try:
+                yield json.dumps(value).encode()
+            except (TypeError, ValueError, RecursionError):
+                continue
