@@ -10,16 +10,18 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import BaseTool
 from langgraph.config import get_config
+from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
+from orchestration.asking import Asking, adrive, asking, drive, repaired, steps_left
 from orchestration.guards import Guard
 from orchestration.relay import policy_of, polish_request, polished, relay, unstreamed
 from orchestration.router import DEFAULT_POLICY, Decision, Route, StopPolicy, decide
-from orchestration.tools import prepare, settle, unknown_tool
+from orchestration.tools import prepare, unknown_tool
 
 FLOOR: Final = (1, 4, 2)
 """The oldest langchain on which a stop costs no second model call, whatever the order of hooks."""
@@ -66,6 +68,7 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
         *,
         model: BaseChatModel | None = None,
         tools: Sequence[str] = (),
+        guards: Sequence[Guard] = (),
     ) -> None:
         """Take the run's settings.
 
@@ -73,9 +76,10 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
             policy: The run's settings; ``config["configurable"]`` can change them for one run.
             model: Rewords a result in mode ``polish``; without it the text stands as it is.
             tools: Names of the tools there are, told to a model that called another.
+            guards: Clean what the model is sent.
         """
         super().__init__()
-        self.policy, self.model, self.known = policy, model, list(tools)
+        self.policy, self.model, self.known, self.guards = policy, model, list(tools), tuple(guards)
 
     def _decide(self, state: Any) -> tuple[Decision, StopPolicy]:
         policy = policy_of(get_config(), self.policy)
@@ -86,7 +90,7 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
         """Relay the tools' text and end the run, or let the model have its turn."""
         decision, policy = self._decide(state)
         if decision.route is Route.AGENT:
-            return None
+            return _whole(state)
         message = relay(decision)
         if decision.route is Route.POLISH and self.model is not None:
             with suppress(Exception):  # the voice is a luxury: without it the tools' own text stands
@@ -98,26 +102,43 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
         """Relay the tools' text and end the run, or let the model have its turn."""
         decision, policy = self._decide(state)
         if decision.route is Route.AGENT:
-            return None
+            return _whole(state)
         message = relay(decision)
         if decision.route is Route.POLISH and self.model is not None:
             with suppress(Exception):  # the voice is a luxury: without it the tools' own text stands
-                message = polished(decision, await unstreamed(self.model).ainvoke(polish_request(decision, policy)))
+                message = polished(
+                    decision, await unstreamed(self.model).ainvoke(polish_request(decision, policy))
+                )
         return {"messages": [message], "jump_to": "end"}
 
     def wrap_model_call(
         self, request: ModelRequest[Any], handler: Callable[[ModelRequest[Any]], ModelResponse[Any]]
     ) -> ModelResponse[Any]:
-        """Make of the model's answer a turn in which every call can be answered once."""
-        return _settled(handler(request))
+        """Ask the model as ``asking`` says: once more after an answer that cannot be used."""
+        came: list[ModelResponse[Any]] = []
+
+        def call(messages: list[AnyMessage]) -> AIMessage:
+            came.append(handler(request.override(messages=messages)))
+            return _answer(came[-1])
+
+        return _with(came, drive(self._asking(request), call))
 
     async def awrap_model_call(
         self,
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any]:
-        """Make of the model's answer a turn in which every call can be answered once."""
-        return _settled(await handler(request))
+        """Ask the model as ``asking`` says: once more after an answer that cannot be used."""
+        came: list[ModelResponse[Any]] = []
+
+        async def call(messages: list[AnyMessage]) -> AIMessage:
+            came.append(await handler(request.override(messages=messages)))
+            return _answer(came[-1])
+
+        return _with(came, await adrive(self._asking(request), call))
+
+    def _asking(self, request: ModelRequest[Any]) -> Asking:
+        return asking(request.messages, guards=self.guards, steps_left=steps_left(get_config()))
 
     def wrap_tool_call(self, request: ToolCallRequest, handler: Callable[[ToolCallRequest], Any]) -> Any:
         """Answer a call of a tool that does not exist; every other call is the tool's own."""
@@ -133,10 +154,22 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
         return unknown_tool(request.tool_call, self.known)
 
 
-def _settled(response: ModelResponse[Any]) -> ModelResponse[Any]:
-    first, *rest = response.result
-    response.result = [settle(first) if first.type == "ai" else first, *rest]  # type: ignore[arg-type]
-    return response
+def _whole(state: Any) -> dict[str, Any] | None:
+    """Answer what a killed run left unanswered, before the model is sent it."""
+    whole = repaired(state["messages"])
+    return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *whole]} if whole else None
+
+
+def _answer(response: ModelResponse[Any]) -> AIMessage:
+    return next(message for message in response.result if isinstance(message, AIMessage))
+
+
+def _with(came: list[ModelResponse[Any]], answer: AIMessage) -> ModelResponse[Any]:
+    """Return the last response with the answer in place of the model's own."""
+    if not came or answer.response_metadata.get("excuse"):
+        return ModelResponse(result=[answer])
+    rest = [message for message in came[-1].result if not isinstance(message, AIMessage)]
+    return ModelResponse(result=[answer, *rest], structured_response=came[-1].structured_response)
 
 
 def build_agent(
@@ -172,7 +205,7 @@ def build_agent(
         msg = f"{own[0]} brings tools that no guard would see: give its tools in tools, or leave it out"
         raise ValueError(msg)
     prepared = prepare(tools, guards=guards, policy=policy, strict=strict)
-    stop = StopOnOutcome(policy, model=model, tools=[tool.name for tool in prepared])
+    stop = StopOnOutcome(policy, model=model, tools=[tool.name for tool in prepared], guards=guards)
     before = [each for each in middleware if isinstance(each, PIIMiddleware)]
     after = [each for each in middleware if not isinstance(each, PIIMiddleware)]
     return create_agent(

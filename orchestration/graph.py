@@ -15,18 +15,19 @@ from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
+from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 
+from orchestration.asking import Asking, adrive, asking, drive, repaired, steps_left
 from orchestration.guards import Guard
 from orchestration.relay import policy_of, polish_request, polished, relay, unstreamed
 from orchestration.router import DEFAULT_POLICY, Decision, StopPolicy, decide
-from orchestration.tools import prepare, settle, unknown_tool
+from orchestration.tools import prepare, unknown_tool
 
 
 class State(TypedDict):
@@ -50,12 +51,23 @@ class _Nodes:
     tool_node: ToolNode
     names: tuple[str, ...]
     policy: StopPolicy
+    guards: tuple[Guard, ...]
 
     def agent(self, state: State, config: RunnableConfig) -> dict[str, Any]:
-        return {"messages": [settle(self.bound.invoke(state["messages"], config))]}
+        whole, steps = self._ask(state, config)
+        return {"messages": [*whole, drive(steps, lambda messages: self.bound.invoke(messages, config))]}
 
     async def aagent(self, state: State, config: RunnableConfig) -> dict[str, Any]:
-        return {"messages": [settle(await self.bound.ainvoke(state["messages"], config))]}
+        whole, steps = self._ask(state, config)
+        return {
+            "messages": [*whole, await adrive(steps, lambda messages: self.bound.ainvoke(messages, config))]
+        }
+
+    def _ask(self, state: State, config: RunnableConfig) -> tuple[list[Any], Asking]:
+        """Return what the history must become first, if a killed run left it broken, and the question."""
+        whole = repaired(state["messages"])
+        steps = asking(whole or state["messages"], guards=self.guards, steps_left=steps_left(config))
+        return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *whole] if whole else [], steps
 
     def tools(self, state: State, config: RunnableConfig) -> Any:
         known, unknown = self._part(state)
@@ -144,6 +156,7 @@ def build_graph(
         tool_node=ToolNode(prepared, handle_tool_errors=False),
         names=tuple(tool.name for tool in prepared),
         policy=policy,
+        guards=tuple(guards),
     )
     graph = StateGraph(State)
     graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent, name="agent"))

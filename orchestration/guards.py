@@ -179,7 +179,9 @@ class mask:  # noqa: N801 - reads as a verb where it is used
 
     def clean(self, value: str) -> str:
         """Return ``value`` with every finding replaced, overlapping ones as one."""
-        spans = sorted(span for detector in self.detectors for span in _spans(detector, value))
+        spans = sorted(
+            span for detector in self.detectors for span in _spans(detector, value) if span[0] < span[1]
+        )
         kept, end = [], 0
         for start, stop, kind in spans:
             if start >= end:

@@ -20,6 +20,12 @@ Format: TypeAlias = Literal["text", "html"]
 SCHEMA: Final = 1
 """The artifact's version. A reader takes an absent one for this one, and no other."""
 
+LARGEST_INT: Final = 2**63 - 1
+"""The largest whole number that every checkpoint can hold."""
+
+DEEPEST: Final = 16
+"""Levels of nesting that evidence may have."""
+
 NOT_CARRIED_OUT: Final = "This step could not be carried out."
 """What the user reads in place of a text that nothing vouches for."""
 
@@ -91,13 +97,13 @@ class Outcome:
 
     def as_tool_result(self) -> tuple[str, dict[str, JSON]]:
         """Return ``(content, artifact)``, as a tool with ``content_and_artifact`` returns it."""
-        return printable(self.content), {
+        return text_of(self.content), {
             "schema": SCHEMA,
             "stop": self.stop,
             "reason": self.reason.value,
-            "domain": self.domain,
-            "rule": self.rule,
-            "key": self.key,
+            "domain": printable(self.domain),
+            "rule": printable(self.rule),
+            "key": None if self.key is None else printable(self.key),
             "effect": self.effect.value,
             "retry_after_s": self.retry_after_s,
             "vendor_code": None if self.vendor_code is None else printable(self.vendor_code),
@@ -160,7 +166,8 @@ def text_of(content: object) -> str:
         text = "\n".join(part for part in map(_part, content) if part)
     else:
         text = ""
-    return printable(text) if text.strip() else NO_TEXT
+    text = printable(text)
+    return text if text.strip() else NO_TEXT
 
 
 def _part(block: object) -> str:
@@ -178,25 +185,30 @@ def printable(text: str) -> str:
     return text.replace("\x00", "").encode("utf-8", "ignore").decode("utf-8")
 
 
-def plain(value: object) -> JSON:  # noqa: PLR0911 - one line a type
-    """Return ``value`` as plain JSON; what JSON cannot hold is named by its type.
+def plain(value: object, depth: int = DEEPEST) -> JSON:  # noqa: PLR0911 - one line a type
+    """Return ``value`` as plain JSON; what JSON, or a checkpoint, cannot hold is named or written out.
 
     An unserialisable object in an artifact crashes the save *after* the side effect, so this never
     raises: a lost detail is cheaper than a lost receipt.
     """
-    if isinstance(value, Enum):
-        return plain(value.value)
-    if value is None or isinstance(value, (bool, int)):
-        return value
+    value = value.value if isinstance(value, Enum) else value
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, float):
         return value if isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {printable(str(name)): plain(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
+    if isinstance(value, int) and value is not True and value is not False:
+        return value if -LARGEST_INT <= value <= LARGEST_INT else f"{value:.6e}"
+    if value is None or isinstance(value, bool):
+        return value
+    if depth and isinstance(value, Mapping):
+        return {_name(name): plain(item, depth - 1) for name, item in value.items()}
+    if depth and isinstance(value, (list, tuple)):
+        return [plain(item, depth - 1) for item in value]
     return f"<{type(value).__name__}>"
+
+
+def _name(name: object) -> str:
+    return printable(str(name)) if isinstance(name, (str, int, float)) else f"<{type(name).__name__}>"
 
 
 def _member(members: Mapping[str, M], value: object, default: D) -> M | D:

@@ -86,13 +86,16 @@ class StopPolicy:
     """What mode polish tells the model: a voice, a length, a language."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mode", StopMode(self.mode))
-        object.__setattr__(self, "batch", BatchRule(self.batch))
+        for name, kinds in (("mode", StopMode), ("batch", BatchRule)):
+            chosen = {kind.value: kind for kind in kinds}.get(getattr(self, name))
+            if chosen is None:
+                allowed = ", ".join(kind.value for kind in kinds)
+                raise ValueError(f"{name} must be one of {allowed}, not {getattr(self, name)!r}")
+            object.__setattr__(self, name, chosen)
         for name in ("max_attempts", "max_turns"):
             budget = getattr(self, name)
             if type(budget) is not int or budget < 1:
-                msg = f"{name} must be a whole number from 1 up, not {budget!r}"
-                raise ValueError(msg)
+                raise ValueError(f"{name} must be a whole number from 1 up, not {budget!r}")
 
 
 DEFAULT_POLICY: Final = StopPolicy()
@@ -123,8 +126,8 @@ class Vote:
     rule: str
     """Why it votes so: one of ``STOP_RULES`` or ``CONTINUE_RULES``."""
 
-    attempts: int = 1
-    """Model turns, this one included, in which this (tool, key) has voted continue."""
+    attempts: int = 0
+    """Model turns, this one included, in which this (tool, key) voted continue; 0 if it now does not."""
 
     @property
     def stop(self) -> bool:
@@ -185,10 +188,12 @@ def decide(messages: Sequence[Any], policy: StopPolicy = DEFAULT_POLICY) -> Deci
     earlier = list(history) if any(map(_again, outcomes)) else []
     votes = _votes(turn, outcomes, earlier, policy)
     rule = _batch(votes, policy.batch)
-    if rule not in STOP_RULES and 1 + len(earlier or list(history)) >= policy.max_turns:
+    goes_on = rule not in STOP_RULES or policy.mode is StopMode.NEVER
+    spent = goes_on and 1 + len(earlier or list(history)) >= policy.max_turns
+    if spent and rule not in STOP_RULES:
         rule = "turns_exhausted"
     return Decision(
-        route=_route(rule, votes, policy.mode),
+        route=_route(rule, votes, policy.mode, spent=spent),
         rule=rule,
         because=_because(rule, votes, policy),
         text=_text(votes) if rule in STOP_RULES else "",
@@ -278,7 +283,8 @@ def _votes(
     for (call, _), outcome in zip(turn.answers, outcomes, strict=True):
         count = 1 + attempts[call["name"], None if outcome is None else outcome.key]
         rule = _vote(outcome, count, call.get("args"), policy)
-        votes.append(Vote(call.get("id") or "", call["name"], outcome, rule, count))
+        attempts_used = count if _again(outcome) else 0
+        votes.append(Vote(call.get("id") or "", call["name"], outcome, rule, attempts_used))
     return tuple(votes)
 
 
@@ -322,12 +328,8 @@ def _batch(votes: tuple[Vote, ...], batch: BatchRule) -> str:
     return next(rule for rule in CONTINUE_RULES if rule in continues)
 
 
-def _spent(messages: Sequence[Any], max_turns: int) -> bool:
-    return sum(1 for _ in turns(messages)) >= max_turns
-
-
-def _route(rule: str, votes: tuple[Vote, ...], mode: StopMode) -> Route:
-    if rule not in STOP_RULES or (mode is StopMode.NEVER and rule not in BUDGET_RULES):
+def _route(rule: str, votes: tuple[Vote, ...], mode: StopMode, *, spent: bool) -> Route:
+    if rule not in STOP_RULES or (mode is StopMode.NEVER and rule not in BUDGET_RULES and not spent):
         return Route.AGENT
     done = all(vote.outcome is not None and vote.outcome.reason is Reason.COMPLETED for vote in votes)
     if mode is StopMode.POLISH and rule == Reason.COMPLETED and done:
@@ -357,8 +359,19 @@ _SENTENCES: Final = {
 
 
 def _text(votes: Iterable[Vote]) -> str:
-    """Join the turn's texts in call order, equal ones once. A stop hides nothing."""
-    texts = {vote.text: vote.outcome is not None and vote.outcome.format == "html" for vote in votes}
+    """Return the text of a stop: it hides no call of the turn."""
+    texts: dict[str, bool] = {}
+    for vote in votes:
+        html = vote.outcome is not None and vote.outcome.format == "html"
+        texts[vote.text] = html or texts.get(vote.text, False)
+    return joined(texts)
+
+
+def joined(texts: Mapping[str, bool]) -> str:
+    """Join texts in order, with a blank line between; each says whether it is HTML.
+
+    If one is, the others are escaped into paragraphs.
+    """
     if any(texts.values()):
         return "\n\n".join(text if html else f"<p>{escape(text)}</p>" for text, html in texts.items())
     return "\n\n".join(texts)

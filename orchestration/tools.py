@@ -12,7 +12,7 @@ from copy import deepcopy
 from dataclasses import replace
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
-from langchain_core.messages import AIMessage, ToolMessage
+from langchain_core.messages import ToolMessage
 from langchain_core.runnables import RunnableConfig
 from langchain_core.tools import BaseTool, InjectedToolArg, StructuredTool
 from langgraph.errors import GraphBubbleUp
@@ -40,6 +40,9 @@ NOT_READABLE: Final = "The arguments were no readable JSON object. Nothing was d
 
 _STATE: Final = "run_state"
 """The argument through which ToolNode hands the graph's state in; no tool of ours may have it."""
+
+_BYTES: Final = frozenset({"base64", "data", "source", "image_url", "input_audio", "file"})
+"""Where a content block keeps what is no text: a detector would find numbers in it, and break it."""
 
 _log = logging.getLogger("orchestration")
 
@@ -320,26 +323,17 @@ class PreparedTool(BaseTool):
         if isinstance(content, str):
             return clean(text_of(content), self._guards)
         return [
-            {**block, "text": cleaned(block["text"], self._guards)}
-            if isinstance(block, dict) and isinstance(block.get("text"), str)
-            else cleaned(block, self._guards)
-            if isinstance(block, str)
-            else block
+            {
+                name: value if name in _BYTES else cleaned(plain(value), self._guards)
+                for name, value in block.items()
+            }
+            if isinstance(block, dict)
+            else cleaned(plain(block), self._guards)
             for block in content
         ] or text_of(content)
 
-    def _message(self, outcome: Outcome, given: _Given, guards: Sequence[Guard] | None = None) -> ToolMessage:
-        guards = self._guards if guards is None else guards
-        content, artifact = outcome.as_tool_result()
-        for name in ("evidence", "vendor_code"):
-            artifact[name] = cleaned(artifact[name], guards)
-        return ToolMessage(
-            content=clean(text_of(content), guards),
-            artifact=artifact,
-            name=self.name,
-            tool_call_id=given.call_id,
-            status="error" if outcome.failed else "success",
-        )
+    def _message(self, outcome: Outcome, given: _Given) -> ToolMessage:
+        return answer_with(outcome, self.name, given.call_id, self._guards)
 
     def _failed(self, error: Exception, given: _Given) -> ToolMessage:
         """Answer for a tool that raised: nobody knows what it had done by then."""
@@ -351,7 +345,7 @@ class PreparedTool(BaseTool):
         _log.error("tool %s raised %s\n%s", self.name, type(error).__name__, places)
         evidence = {"exception": type(error).__name__}
         outcome = Outcome(NOT_CARRIED_OUT, Reason.FATAL, "tool/bug", Effect.UNKNOWN, evidence=evidence)
-        return self._message(outcome, given, guards=())  # our own words, and a guard may be what raised
+        return answer_with(outcome, self.name, given.call_id)  # uncleaned: a guard may be what raised
 
 
 def _is_invalid_resume(error: Exception) -> bool:
@@ -414,45 +408,21 @@ def _outcomes(messages: Sequence[Any]) -> Iterator[Outcome]:
             yield outcome
 
 
-def settle(message: AIMessage) -> AIMessage:
-    """Return what a model said as a turn in which every call can be answered exactly once.
-
-    Calls that it garbled (``invalid_tool_calls``) become calls that ``prepare``'s wrapper answers
-    without running anything; missing and repeated ids are replaced, since no provider accepts a
-    history that holds them.
-    """
-    garbled = [
-        {
-            "type": "tool_call",
-            "name": call.get("name") or "",
-            "id": call.get("id"),
-            "args": {UNREADABLE: True},
-        }
-        for call in message.invalid_tool_calls
-    ]
-    calls: list[Any] = [*message.tool_calls, *garbled]
-    ids = [call["id"] for call in calls]
-    if not garbled and all(ids) and len(set(ids)) == len(ids):
-        return message
-    seen: set[str] = set()
-    for at, call in enumerate(calls):
-        name = call["id"] or f"call_{at + 1}"
-        while name in seen:
-            name = f"{name}_{at + 1}"
-        seen.add(name)
-        calls[at] = {**call, "id": name}
-    # Providers that keep the calls in additional_kwargs send those again: they would differ.
-    extra = {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
-    return message.model_copy(
-        update={"tool_calls": calls, "invalid_tool_calls": [], "additional_kwargs": extra}
-    )
-
-
 def unknown_tool(call: Mapping[str, Any], known: Sequence[str]) -> ToolMessage:
     """Answer a call of a tool that does not exist."""
     said = f"There is no tool of that name. There are: {', '.join(known) or 'none'}."
-    outcome = Outcome(said, Reason.TRANSIENT, "tool/unknown")
+    return answer_with(Outcome(said, Reason.TRANSIENT, "tool/unknown"), call["name"], call["id"] or "")
+
+
+def answer_with(outcome: Outcome, tool: str, call_id: str, guards: Sequence[Guard] = ()) -> ToolMessage:
+    """Return the message that answers a call, cleaned by the guards."""
     content, artifact = outcome.as_tool_result()
+    for name in ("evidence", "vendor_code"):
+        artifact[name] = cleaned(artifact[name], guards)
     return ToolMessage(
-        content=content, artifact=artifact, name=call["name"], tool_call_id=call["id"] or "", status="error"
+        content=clean(text_of(content), guards),
+        artifact=artifact,
+        name=tool,
+        tool_call_id=call_id,
+        status="error" if outcome.failed else "success",
     )

@@ -1,0 +1,272 @@
+"""One call of the model, sans I/O: what it is sent, and what becomes of a bad answer.
+
+``asking`` yields what to send, is sent back the answer or the exception, and returns the message that goes
+into the history. Both runtimes drive it, sync and async: a provider's limits, garbled calls and empty
+answers end alike everywhere, and never lose what the run's tools have done.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
+from langgraph.errors import GraphBubbleUp
+from pydantic import ValidationError
+
+from orchestration.guards import Guard, clean
+from orchestration.outcomes import NO_TEXT, Outcome, text_of
+from orchestration.reasons import Effect, Reason
+from orchestration.router import joined, outcome_of, turns
+from orchestration.tools import UNREADABLE, answer_with
+
+ASK_AGAIN: Final = (
+    "Your last answer was empty, or its tool call could not be read. Answer the user, or call a tool with "
+    "arguments that are valid JSON."
+)
+NO_ANSWER: Final = "I could not find an answer. Please say it in other words."
+NOT_FINISHED: Final = "I could not finish this within the allowed number of steps."
+TOO_LONG: Final = "This conversation has become too long to go on with. Please start a new one."
+CANNOT_GO_ON: Final = "I cannot go on at the moment."
+INTERRUPTED: Final = "This step was interrupted: it is not confirmed whether it was carried out."
+
+LONGEST_RESULT: Final = 16_000
+"""Characters of a tool's result that the model is sent; the user gets the whole."""
+
+SHORT_RESULT: Final = 1_000
+"""The same, once the provider found the request too large."""
+
+STEPS_TO_ANSWER: Final = 2
+"""Supersteps that carrying out calls and ending the run take."""
+
+_log = logging.getLogger("orchestration")
+
+Asking: TypeAlias = "Generator[list[AnyMessage], AIMessage | Exception, AIMessage]"
+
+
+def asking(
+    messages: Sequence[AnyMessage], *, guards: Sequence[Guard] = (), steps_left: int | None = None
+) -> Asking:
+    """Ask the model once, and once more if its answer cannot be used.
+
+    Args:
+        messages: The history, oldest first.
+        guards: Clean what the model is sent.
+        steps_left: Supersteps that the run may take after this one; None if nobody counts. Calls that
+            could not be carried out and answered within them are not made.
+
+    Returns:
+        The model's answer, every call of it answerable; or a text that says why there is none.
+
+    Raises:
+        Exception: The provider refused, and this run has no result to tell the user instead.
+    """
+    limit, note = LONGEST_RESULT, ""
+    failure: Exception | None = None
+    for _ in range(2):
+        came = yield [*sent(messages, guards, limit), *([HumanMessage(note)] if note else [])]
+        if isinstance(came, AIMessage):
+            answer = settle(came)
+            if answer.tool_calls and steps_left is not None and steps_left < STEPS_TO_ANSWER:
+                return _excuse(messages, NOT_FINISHED)
+            if answer.tool_calls or text_of(answer.content) != NO_TEXT:
+                return answer
+            failure, note = None, ASK_AGAIN
+        else:
+            failure = came
+            if too_large(came):
+                limit = SHORT_RESULT
+            elif garbled(came):
+                note = ASK_AGAIN
+            else:
+                break
+    if failure is None or garbled(failure):
+        return _excuse(messages, NO_ANSWER)
+    if too_large(failure):
+        return _excuse(messages, TOO_LONG)
+    if not _results(messages):
+        raise failure
+    _log.warning("the model gave no answer (%s): the run ends with its results", type(failure).__name__)
+    return _excuse(messages, CANNOT_GO_ON)
+
+
+def drive(steps: Asking, call: Callable[[list[AnyMessage]], AIMessage]) -> AIMessage:
+    """Drive ``asking`` over a sync model."""
+    messages = next(steps)
+    while True:
+        came: AIMessage | Exception
+        try:
+            came = call(messages)
+        except (GraphBubbleUp, AssertionError):
+            raise  # an interrupt, or a test's own failure: neither is the provider's answer
+        except Exception as error:  # asking raises it again, or knows better
+            came = error
+        try:
+            messages = steps.send(came)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what an Asking returns
+
+
+async def adrive(steps: Asking, call: Callable[[list[AnyMessage]], Awaitable[AIMessage]]) -> AIMessage:
+    """Drive ``asking`` over an async model."""
+    messages = next(steps)
+    while True:
+        came: AIMessage | Exception
+        try:
+            came = await call(messages)
+        except (GraphBubbleUp, AssertionError):
+            raise  # an interrupt, or a test's own failure: neither is the provider's answer
+        except Exception as error:  # asking raises it again, or knows better
+            came = error
+        try:
+            messages = steps.send(came)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]  # what an Asking returns
+
+
+def steps_left(config: Mapping[str, Any]) -> int | None:
+    """Return how many supersteps a run may still take; None where the runtime does not say.
+
+    ``RemainingSteps`` would say it in our own graph, but no middleware may ask for it: both read the
+    scratchpad that it reads.
+    """
+    scratchpad = (config.get("configurable") or {}).get("__pregel_scratchpad")
+    step, stop = getattr(scratchpad, "step", None), getattr(scratchpad, "stop", None)
+    return stop - step if isinstance(step, int) and isinstance(stop, int) else None
+
+
+def sent(messages: Sequence[AnyMessage], guards: Sequence[Guard], limit: int) -> list[AnyMessage]:
+    """Return the history as the model is sent it: cleaned by the guards, long results cut with a note."""
+    return [_sent(message, guards, limit) for message in messages]
+
+
+def _sent(message: AnyMessage, guards: Sequence[Guard], limit: int) -> AnyMessage:
+    cut = limit if message.type == "tool" else None
+    if isinstance(message.content, str):
+        content: Any = _shown(message.content, guards, cut)
+    else:
+        content = [
+            {**part, "text": _shown(part["text"], guards, cut)}
+            if isinstance(part, dict) and isinstance(part.get("text"), str)
+            else part
+            for part in message.content
+        ]
+    return message if content == message.content else message.model_copy(update={"content": content})
+
+
+def _shown(text: str, guards: Sequence[Guard], limit: int | None) -> str:
+    text = clean(text, guards)
+    if limit is None or len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[{len(text) - limit} characters are left out here; the user gets the whole.]"
+
+
+def garbled(error: Exception) -> bool:
+    """Whether the provider could not read the model's own tool call (Groq: 400 ``tool_use_failed``).
+
+    Source: https://console.groq.com/docs/tool-use
+    """
+    body = getattr(error, "body", None)
+    found = body.get("error", body) if isinstance(body, dict) else None
+    # ChatGroq puts arguments that are JSON, but no object, into an AIMessage, which refuses them.
+    return isinstance(error, ValidationError) or (
+        isinstance(found, dict) and found.get("code") == "tool_use_failed"
+    )
+
+
+def too_large(error: Exception) -> bool:
+    """Whether the provider found the request too large."""
+    return getattr(error, "status_code", None) == 413  # noqa: PLR2004 - HTTP's own number
+
+
+def settle(message: AIMessage) -> AIMessage:
+    """Return what a model said as a turn in which every call can be answered exactly once.
+
+    Calls that it garbled (``invalid_tool_calls``) become calls that ``prepare``'s wrapper answers
+    without running anything; missing and repeated ids are replaced, since no provider accepts a
+    history that holds them.
+    """
+    garbled_calls = [
+        {
+            "type": "tool_call",
+            "name": call.get("name") or "",
+            "id": call.get("id"),
+            "args": {UNREADABLE: True},
+        }
+        for call in message.invalid_tool_calls
+    ]
+    calls: list[Any] = [*message.tool_calls, *garbled_calls]
+    ids = [call["id"] for call in calls]
+    if not garbled_calls and all(ids) and len(set(ids)) == len(ids):
+        return message
+    seen: set[str] = set()
+    for at, call in enumerate(calls):
+        name = call["id"] or f"call_{at + 1}"
+        while name in seen:
+            name = f"{name}_{at + 1}"
+        seen.add(name)
+        calls[at] = {**call, "id": name}
+    # Providers that keep the calls in additional_kwargs send those again: they would differ.
+    extra = {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
+    return message.model_copy(
+        update={"tool_calls": calls, "invalid_tool_calls": [], "additional_kwargs": extra}
+    )
+
+
+def repaired(messages: Sequence[AnyMessage]) -> list[AnyMessage] | None:
+    """Return the history with every call answered; None if it is whole.
+
+    A run that was killed or cancelled between its calls and their answers leaves a history that no
+    provider takes. What became of those calls is not known, and that is what their answer says. Only
+    the turns before the user's newest message can be so: looking at them costs the same in any thread.
+    """
+    found: dict[int, list[AnyMessage]] = {}
+    answered: set[str] = set()
+    humans = 0
+    for at in range(len(messages) - 1, -1, -1):
+        message = messages[at]
+        if isinstance(message, ToolMessage):
+            answered.add(message.tool_call_id)
+        elif isinstance(message, AIMessage) and humans:
+            missing = [call for call in message.tool_calls if call["id"] not in answered]
+            if missing:
+                found[at] = [answer_with(_INTERRUPTED, call["name"], call["id"] or "") for call in missing]
+        elif message.type == "human":
+            humans += 1
+            if humans > 1:
+                break
+    if not found:
+        return None
+    whole: list[AnyMessage] = []
+    pending: list[AnyMessage] = []
+    for at, message in enumerate(messages):
+        if message.type != "tool":
+            whole, pending = [*whole, *pending], []
+        whole.append(message)
+        pending += found.get(at, [])
+    return [*whole, *pending]
+
+
+_INTERRUPTED: Final = Outcome(INTERRUPTED, Reason.TRANSIENT, "tool/interrupted", Effect.UNKNOWN)
+
+
+def _results(messages: Sequence[AnyMessage]) -> dict[str, bool]:
+    """Return the texts that the user must read of this run's calls, and whether each is HTML.
+
+    Those are what was done or refused, and what is not confirmed; of one thing the newest.
+    """
+    newest: dict[object, Outcome] = {}
+    for turn in reversed(list(turns(messages))):
+        for at, (_, answer) in enumerate(turn.answers):
+            outcome = outcome_of(answer)
+            if outcome is not None and (outcome.stop or outcome.effect is Effect.UNKNOWN):
+                subject = outcome.key or (id(turn), at)
+                newest.pop(subject, None)
+                newest[subject] = outcome
+    return {outcome.content: outcome.format == "html" for outcome in newest.values()}
+
+
+def _excuse(messages: Sequence[AnyMessage], said: str) -> AIMessage:
+    """Return a text in place of an answer: what the run has done, and that it goes no further."""
+    texts = {**_results(messages), said: False}
+    html = any(texts.values())
+    return AIMessage(joined(texts), response_metadata={"excuse": True, "format": "html" if html else "text"})
