@@ -1,0 +1,1 @@
+"""Search a shop's documents with Elasticsearch, or OpenSearch."""
