@@ -1,0 +1,1 @@
+"""Pay for a shopping cart with Stripe PaymentIntents."""
