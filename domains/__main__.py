@@ -1,0 +1,21 @@
+"""``python -m domains``, and the ``domains`` command."""
+
+import sys
+
+
+def main() -> None:
+    """Run the command line; Ctrl-C ends it without a traceback, while it loads too."""
+    try:
+        from domains.cli import app
+
+        # Receipts and arrows are not in a legacy code page: a Windows pipe would raise on the first.
+        for stream in (sys.stdout, sys.stderr):
+            if hasattr(stream, "reconfigure"):
+                stream.reconfigure(encoding="utf-8", errors="replace")
+        app()
+    except KeyboardInterrupt:
+        sys.exit(130)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Tickets as GitHub issues."""

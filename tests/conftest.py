@@ -1,0 +1,46 @@
+"""What all tests share: the golden transcripts, and both runtimes."""
+
+import json
+from collections.abc import Callable
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer ``--update-golden``."""
+    parser.addoption("--update-golden", action="store_true", help="rewrite the golden transcripts")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, dict[str, Any]], None]:
+    """Compare a transcript with its golden file, and show the difference line by line."""
+
+    def check(name: str, came: dict[str, Any]) -> None:
+        path = GOLDEN / f"{name}.json"
+        text = json.dumps(came, ensure_ascii=False, indent=2) + "\n"
+        if request.config.getoption("--update-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
+        wanted = _read(path)
+        if wanted != text:
+            lines = unified_diff(wanted.splitlines(), text.splitlines(), "expected", "came", lineterm="")
+            pytest.fail("\n".join([f"{path.name} differs (--update-golden rewrites it):", *lines]), pytrace=False)
+
+    return check
+
+
+def _read(path: Path) -> str:
+    if not path.exists():
+        pytest.fail(f"{path.name} is missing: --update-golden writes it", pytrace=False)
+    text = path.read_text(encoding="utf-8")
+    try:
+        json.loads(text)
+    except ValueError as error:
+        pytest.fail(f"{path.name} is no JSON ({error}): --update-golden rewrites it", pytrace=False)
+    return text

@@ -1,0 +1,56 @@
+"""What README shows is printed by these, and checked by cog in CI."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+
+import cog  # type: ignore[import-untyped]  # cogapp puts it there while it runs
+
+
+def shell(command: str, *, lines: int | None = None) -> None:
+    """Show a ``domains`` command and what it prints.
+
+    Args:
+        command: As a person would type it.
+        lines: How many lines of the output to show; the rest is counted.
+    """
+    arguments = shlex.split(command)[1:]
+    done = subprocess.run(  # noqa: S603 - our own command line
+        [sys.executable, "-m", "domains", *arguments],
+        capture_output=True,
+        check=True,
+        encoding="utf-8",
+        env={**os.environ, "COLUMNS": "96", "TERM": "dumb", "NO_COLOR": "1"},
+    )
+    shown = [re.sub(r"\s+$", "", line) for line in done.stdout.strip("\n").splitlines()]
+    if lines is not None and len(shown) > lines:
+        shown = [*shown[:lines], f"... {len(shown) - lines} more lines"]
+    cog.outl("\n".join(["```console", f"$ {command}", *shown, "```"]))
+
+
+def rules(domain: str, *ids: str) -> None:
+    """Show rows of a domain's table."""
+    from domains.explain import table_rows
+
+    rows = {row["id"]: row for row in table_rows(domain)}
+    cog.outl("| row | reason | what people read | why |\n|---|---|---|---|")
+    for name in ids:
+        row = rows[name]
+        cog.outl(f"| `{name}` | {row['reason']} | {row['say']} | {row['why']} ([source]({row['source']})) |")
+
+
+def help_of(verb: str) -> None:
+    """Show a verb's help text."""
+    shell(f"domains {verb} --help")
+
+
+def verbs() -> None:
+    """Show the table of verbs."""
+    from domains.cli import app
+
+    cog.outl("| verb | what it does |\n|---|---|")
+    for command in app.registered_commands:
+        name = command.name or command.callback.__name__  # type: ignore[union-attr]
+        cog.outl(f"| `domains {name}` | {(command.callback.__doc__ or '').strip().splitlines()[0]} |")
