@@ -13,11 +13,11 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMes
 from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
-from orchestration.guards import Guard, clean
+from orchestration.guards import Guard
 from orchestration.outcomes import NO_TEXT, Outcome, text_of
 from orchestration.reasons import Effect, Reason
 from orchestration.router import joined, outcome_of, turns
-from orchestration.tools import UNREADABLE, answer_with
+from orchestration.tools import UNREADABLE, answer_with, cleaned_content
 
 ASK_AGAIN: Final = (
     "Your last answer was empty, or its tool call could not be read. Answer the user, or call a tool with "
@@ -140,24 +140,28 @@ def sent(messages: Sequence[AnyMessage], guards: Sequence[Guard], limit: int) ->
 
 
 def _sent(message: AnyMessage, guards: Sequence[Guard], limit: int) -> AnyMessage:
-    cut = limit if message.type == "tool" else None
-    if isinstance(message.content, str):
-        content: Any = _shown(message.content, guards, cut)
-    else:
-        content = [
-            {**part, "text": _shown(part["text"], guards, cut)}
+    content: Any = message.content
+    if guards and content:
+        content = cleaned_content(content, guards)
+    if message.type == "tool":
+        content = _cut(content, limit)
+    return message if content is message.content else message.model_copy(update={"content": content})
+
+
+def _cut(content: Any, limit: int) -> Any:
+    """Return a tool's result as the model is sent it: a long text ends in a note."""
+    if isinstance(content, list):
+        return [
+            {**part, "text": _cut(part["text"], limit)}
             if isinstance(part, dict) and isinstance(part.get("text"), str)
             else part
-            for part in message.content
+            for part in content
         ]
-    return message if content == message.content else message.model_copy(update={"content": content})
-
-
-def _shown(text: str, guards: Sequence[Guard], limit: int | None) -> str:
-    text = clean(text, guards)
-    if limit is None or len(text) <= limit:
-        return text
-    return f"{text[:limit]}\n[{len(text) - limit} characters are left out here; the user gets the whole.]"
+    if len(content) <= limit:
+        return content
+    return (
+        f"{content[:limit]}\n[{len(content) - limit} characters are left out here; the user gets the whole.]"
+    )
 
 
 def garbled(error: Exception) -> bool:
@@ -226,10 +230,11 @@ def repaired(messages: Sequence[AnyMessage]) -> list[AnyMessage] | None:
         message = messages[at]
         if isinstance(message, ToolMessage):
             answered.add(message.tool_call_id)
-        elif isinstance(message, AIMessage) and humans:
+        elif isinstance(message, AIMessage):
             missing = [call for call in message.tool_calls if call["id"] not in answered]
-            if missing:
+            if missing and humans:
                 found[at] = [answer_with(_INTERRUPTED, call["name"], call["id"] or "") for call in missing]
+            answered = set()  # ids may be used again in another turn
         elif message.type == "human":
             humans += 1
             if humans > 1:
@@ -240,10 +245,11 @@ def repaired(messages: Sequence[AnyMessage]) -> list[AnyMessage] | None:
     pending: list[AnyMessage] = []
     for at, message in enumerate(messages):
         if message.type != "tool":
-            whole, pending = [*whole, *pending], []
+            whole += pending
+            pending = []
         whole.append(message)
         pending += found.get(at, [])
-    return [*whole, *pending]
+    return whole + pending
 
 
 _INTERRUPTED: Final = Outcome(INTERRUPTED, Reason.TRANSIENT, "tool/interrupted", Effect.UNKNOWN)

@@ -9,15 +9,18 @@ Imports ``langchain_core`` and ``langgraph`` only, and runs unchanged from langg
                '-----(continue)---'
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Annotated, Any, TypedDict
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, ToolMessage
+from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, ToolCall, ToolMessage
 from langchain_core.runnables import Runnable, RunnableConfig, RunnableLambda
 from langchain_core.tools import BaseTool
+from langgraph.config import get_config
+from langgraph.func import task
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import REMOVE_ALL_MESSAGES, add_messages
 from langgraph.graph.state import CompiledStateGraph
@@ -27,7 +30,9 @@ from orchestration.asking import Asking, adrive, asking, drive, repaired, steps_
 from orchestration.guards import Guard
 from orchestration.relay import policy_of, polish_request, polished, relay, unstreamed
 from orchestration.router import DEFAULT_POLICY, Decision, StopPolicy, decide
-from orchestration.tools import prepare, unknown_tool
+from orchestration.tools import WHOLE, prepare, unknown_tool
+
+_task: Any = task  # its overloads know no method
 
 
 class State(TypedDict):
@@ -52,6 +57,7 @@ class _Nodes:
     names: tuple[str, ...]
     policy: StopPolicy
     guards: tuple[Guard, ...]
+    durable: bool
 
     def agent(self, state: State, config: RunnableConfig) -> dict[str, Any]:
         whole, steps = self._ask(state, config)
@@ -70,23 +76,36 @@ class _Nodes:
         return [RemoveMessage(id=REMOVE_ALL_MESSAGES), *whole] if whole else [], steps
 
     def tools(self, state: State, config: RunnableConfig) -> Any:
-        known, unknown = self._part(state)
-        return _in_order(state, self.tool_node.invoke(known, config), unknown)
+        cuts, unknown = self._part(state)
+        if len(cuts) == 1:
+            return _in_order(state, [self.tool_node.invoke(cuts[0], config)], unknown)
+        asked = [_task(name="call")(self._one)(cut) for cut in cuts]
+        return _in_order(state, [future.result() for future in asked], unknown)
 
     async def atools(self, state: State, config: RunnableConfig) -> Any:
-        known, unknown = self._part(state)
-        return _in_order(state, await self.tool_node.ainvoke(known, config), unknown)
+        cuts, unknown = self._part(state)
+        if len(cuts) == 1:
+            return _in_order(state, [await self.tool_node.ainvoke(cuts[0], config)], unknown)
+        asked = [_task(name="call")(self._aone)(cut) for cut in cuts]
+        return _in_order(state, await asyncio.gather(*asked), unknown)
 
-    def _part(self, state: State) -> tuple[State, list[ToolMessage]]:
-        """Part the calls that ToolNode can run from those that name no tool of ours."""
-        message = _calling(state)
-        known = [call for call in message.tool_calls if call["name"] in self.names]
-        unknown = [unknown_tool(call, self.names) for call in message.tool_calls if call not in known]
-        if not unknown:
-            return state, []
-        return {
-            "messages": [*state["messages"][:-1], message.model_copy(update={"tool_calls": known})]
-        }, unknown
+    def _one(self, cut: State) -> Any:
+        return self.tool_node.invoke(cut, get_config())
+
+    async def _aone(self, cut: State) -> Any:
+        return await self.tool_node.ainvoke(cut, get_config())
+
+    def _part(self, state: State) -> tuple[list[State], list[ToolMessage]]:
+        """Part the calls that ToolNode can run from those that name no tool of ours.
+
+        With a checkpointer every call is a task of its own: else one node would be one unit of resume, which
+        runs finished siblings again and hands one call the approval that was given to another.
+        """
+        calls = _calling(state).tool_calls
+        known = [call for call in calls if call["name"] in self.names]
+        unknown = [unknown_tool(call, self.names) for call in calls if call not in known]
+        parts = [[call] for call in known] if self.durable and len(known) > 1 else [known]
+        return [_cut(state, part) for part in parts], unknown
 
     def decide(self, state: State, config: RunnableConfig) -> Decision:
         return decide(state["messages"], policy_of(config, self.policy))
@@ -118,13 +137,26 @@ def _calling(state: State) -> AIMessage:
     return message
 
 
-def _in_order(state: State, answered: Any, unknown: list[ToolMessage]) -> Any:
+def _cut(state: State, calls: list[ToolCall]) -> Any:
+    """Return the state as ToolNode is to see it, with these calls alone; the tools see the whole of it."""
+    message = _calling(state)
+    if calls == message.tool_calls:
+        return state
+    return {
+        **state,
+        "messages": [*state["messages"][:-1], message.model_copy(update={"tool_calls": calls})],
+        WHOLE: state["messages"],
+    }
+
+
+def _in_order(state: State, answered: Sequence[Any], unknown: list[ToolMessage]) -> Any:
     """Put the answers in call order, wherever they came from."""
-    if isinstance(answered, list):  # a tool's Command is among them
-        return [*answered, {"messages": unknown}]
+    if any(isinstance(each, list) for each in answered):  # a tool's Command is among them
+        flat = [item for each in answered for item in (each if isinstance(each, list) else [each])]
+        return [*flat, {"messages": unknown}]
     places = {call["id"]: at for at, call in enumerate(_calling(state).tool_calls)}
-    answers = [*answered["messages"], *unknown]
-    return {"messages": sorted(answers, key=lambda answer: places.get(answer.tool_call_id, 0))}
+    answers = [message for each in answered for message in each["messages"]]
+    return {"messages": sorted([*answers, *unknown], key=lambda answer: places.get(answer.tool_call_id, 0))}
 
 
 def build_graph(
@@ -157,6 +189,7 @@ def build_graph(
         names=tuple(tool.name for tool in prepared),
         policy=policy,
         guards=tuple(guards),
+        durable=bool(checkpointer),
     )
     graph = StateGraph(State)
     graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent, name="agent"))

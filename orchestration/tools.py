@@ -38,6 +38,9 @@ UNREADABLE: Final = "unreadable_arguments"
 
 NOT_READABLE: Final = "The arguments were no readable JSON object. Nothing was done."
 
+WHOLE: Final = "whole_turn"
+"""Where a state that is cut down to one call of a turn keeps the whole history."""
+
 _STATE: Final = "run_state"
 """The argument through which ToolNode hands the graph's state in; no tool of ours may have it."""
 
@@ -151,6 +154,15 @@ def _is_injected(name: str, hint: Any) -> bool:
     return marked or (name == "runtime" and "ToolRuntime" in str(hint))
 
 
+def _whole(given: Any) -> Any:
+    """Return what a runtime injected, with the whole turn where its state was cut down to one call."""
+    if isinstance(given, dict) and WHOLE in given:
+        return {name: value for name, value in given.items() if name != WHOLE} | {"messages": given[WHOLE]}
+    if isinstance(getattr(given, "state", None), dict) and WHOLE in given.state:  # a ToolRuntime
+        return replace(given, state=_whole(given.state))
+    return given
+
+
 class _Given:
     """What the runtime gave along with a call. A class of its own, so that traces print no state."""
 
@@ -207,8 +219,8 @@ class PreparedTool(BaseTool):
             call = {next(iter(self.args), "input"): call}
         whole = call.get("type") == "tool_call"
         args = dict(call.get("args") or {} if whole else call)
-        state = args.pop(_STATE, None)
-        injected = {name: args.pop(name) for name in self._injected if name in args}
+        state = _whole(args.pop(_STATE, None))
+        injected = {name: _whole(args.pop(name)) for name in self._injected if name in args}
         args["run_given"] = _Given((call.get("id") if whole else None) or "", state, injected)
         return {**call, "args": args} if whole else args
 
@@ -306,7 +318,7 @@ class PreparedTool(BaseTool):
         if outcome is None:
             # An ordinary tool: the model reads its answer, no router trusts it.
             artifact = cleaned(plain(raw.artifact), self._guards) if self._guards else raw.artifact
-            content = self._content(raw.content)
+            content = cleaned_content(raw.content, self._guards)
             own = {"content": content, "artifact": artifact, "tool_call_id": given.call_id}
             return raw.model_copy(update=own)
         sticky = _sticky(outcome, given.messages)
@@ -316,21 +328,8 @@ class PreparedTool(BaseTool):
         }
         if isinstance(raw.content, list) and raw.content:  # images and the like go to the model as they are
             more = [{"type": "text", "text": EARLIER_UNCONFIRMED}] if sticky is not outcome else []
-            message.content = [*self._content(raw.content), *more]
+            message.content = [*cleaned_content(raw.content, self._guards), *more]
         return message
-
-    def _content(self, content: Any) -> Any:
-        if isinstance(content, str):
-            return clean(text_of(content), self._guards)
-        return [
-            {
-                name: value if name in _BYTES else cleaned(plain(value), self._guards)
-                for name, value in block.items()
-            }
-            if isinstance(block, dict)
-            else cleaned(plain(block), self._guards)
-            for block in content
-        ] or text_of(content)
 
     def _message(self, outcome: Outcome, given: _Given) -> ToolMessage:
         return answer_with(outcome, self.name, given.call_id, self._guards)
@@ -406,6 +405,18 @@ def _outcomes(messages: Sequence[Any]) -> Iterator[Outcome]:
     for message in reversed(messages):
         if isinstance(message, ToolMessage) and (outcome := outcome_of(message)) is not None:
             yield outcome
+
+
+def cleaned_content(content: Any, guards: Sequence[Guard]) -> Any:
+    """Return a message's content, a string or blocks, cleaned by the guards; bytes are left as they are."""
+    if isinstance(content, str):
+        return clean(text_of(content), guards)
+    return [
+        {name: value if name in _BYTES else cleaned(plain(value), guards) for name, value in block.items()}
+        if isinstance(block, dict)
+        else cleaned(plain(block), guards)
+        for block in content
+    ] or text_of(content)
 
 
 def unknown_tool(call: Mapping[str, Any], known: Sequence[str]) -> ToolMessage:
