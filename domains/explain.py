@@ -16,9 +16,10 @@ from typing import Any, Final
 import httpx
 
 from domains.exceptions import sendable
-from domains.found import DOMAINS
+from domains.found import DOMAINS, unknown
 from domains.infrastructure import BARE
-from domains.mapping import Reply, Rule, RuleBook, one_line
+from domains.mapping import Reply, Rule, RuleBook
+from domains.when import one_line
 from orchestration.outcomes import Outcome
 
 READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -33,6 +34,8 @@ def book(name: str) -> RuleBook:
     Raises:
         KeyError: There is none of that name; the message names the nearest.
     """
+    if name not in (known := [*DOMAINS, UNMAPPED]):
+        raise KeyError(unknown(name, known))
     return BARE if name == UNMAPPED else DOMAINS[name].book
 
 

@@ -3,7 +3,7 @@
 Found, not registered, and loaded when asked for: a table needs no agent framework.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
@@ -62,14 +62,20 @@ class Domain:
         return self._part("scenarios").VENDOR  # type: ignore[no-any-return]
 
 
+def unknown(name: str, known: Iterable[str]) -> str:
+    """Return what somebody reads who names a domain that is not there."""
+    names = list(known)
+    near = get_close_matches(name, names, n=1, cutoff=0.4)
+    hint = f" Did you mean {near[0]!r}?" if near else ""
+    return f"there is no domain {name!r}.{hint} There are: {', '.join(names)}."
+
+
 class _Domains(Mapping[str, Domain]):
     """Name -> domain. An unknown name is a KeyError that names the nearest."""
 
     def __getitem__(self, name: str) -> Domain:
         if name not in set(self):
-            near = get_close_matches(name, list(self), n=1, cutoff=0.4)
-            hint = f" Did you mean {near[0]!r}?" if near else ""
-            raise KeyError(f"there is no domain {name!r}.{hint} There are: {', '.join(self)}.")
+            raise KeyError(unknown(name, self))
         return Domain(name)
 
     def __iter__(self) -> Iterator[str]:

@@ -145,7 +145,8 @@ _UNVERIFIED: Final = re.compile(
     r"(?i)certificate.?verify.?failed|hostname mismatch|certificate is not valid for"
 )
 _TLS_REFUSED: Final = re.compile(
-    r"(?i)certificate|wrong.?version.?number|unsupported.?protocol|alert protocol version|unknown.?protocol"
+    r"(?i)certificate|wrong.?version.?number|unsupported.?protocol|unknown.?protocol"
+    r"|alert protocol version|\b(?:tls|ssl)\b.{0,20}version"
 )
 _PROXY_DENIED: Final = re.compile(r"(?i)\b(?:403|451)\b|not allowed by ruleset|\bforbidden\b|access denied")
 _PROXY_REFUSED: Final = re.compile(
@@ -230,13 +231,20 @@ _NO_CAPACITY: Final = (
         effect=Effect.NONE,
     ),
     Rule(
+        id="infra/envoy-overflow",
+        when=When(status=503, phrases=("reset reason: overflow", "envoy overloaded")),
+        reason=Reason.TRANSIENT,
+        say="The service is too busy at the moment. Waiting a little may help.",
+        why="The same mark, in the text: Envoy dropped the request itself.",
+        source="https://www.envoyproxy.io/docs/envoy/latest/intro/arch_overview/upstream/circuit_breaking",
+        effect=Effect.NONE,
+    ),
+    Rule(
         id="infra/no-server",
         when=When(
             status=(502, 503),
             phrases=(
                 "no healthy upstream",
-                "reset reason: overflow",
-                "envoy overloaded",
                 "no server is available to handle this request",
                 "no available server",
                 "failure to get a peer from the ring-balancer",
@@ -247,9 +255,8 @@ _NO_CAPACITY: Final = (
         ),
         reason=Reason.TRANSIENT,
         say="The service has no free server at the moment. Waiting a little may help.",
-        why="Envoy, HAProxy, Traefik, Kong and Varnish say so if they had no server to send it to.",
-        source="https://github.com/haproxy/haproxy/blob/master/src/http.c",
-        effect=Effect.NONE,
+        why="It proves nothing of a write: a gateway says so, too, if none is left for its second attempt.",
+        source="https://github.com/envoyproxy/envoy/blob/main/source/common/router/router.cc",
     ),
     Rule(
         id="infra/alb-no-target",

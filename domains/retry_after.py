@@ -44,8 +44,8 @@ def retry_after(
 
 
 def _parts(value: str) -> list[str]:
-    """Split a list, but not at the comma that stands inside an HTTP date."""
-    return [part.strip() for part in re.split(r",(?![^,]*\d{2}:\d{2})", value)]
+    """Split a list, but not at the comma behind a date's weekday."""
+    return [part.strip() for part in re.split(r"(?<!Mon|Tue|Wed|Thu|Fri|Sat|Sun|day),", value)]
 
 
 def _wait(value: str, now: Callable[[], datetime]) -> int | None:

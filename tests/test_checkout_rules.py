@@ -44,7 +44,8 @@ ERROR_CODES: Final = {
         "payment_intent_authentication_failure payment_intent_payment_attempt_expired "
         "payment_method_not_available payment_method_provider_timeout "
         "forwarding_api_upstream_connection_timeout terminal_reader_offline token_in_use lock_timeout "
-        "payment_intent_rate_limit_exceeded rate_limit acss_debit_session_incomplete"
+        "payment_intent_rate_limit_exceeded rate_limit acss_debit_session_incomplete "
+        "financial_connections_no_successful_transaction_refresh"
     ),
     OVER: (
         "account_closed account_invalid api_key_expired bank_account_exists bank_account_unusable "
@@ -56,7 +57,7 @@ ERROR_CODES: Final = {
         "payment_method_customer_decline payment_method_provider_decline payment_method_unactivated "
         "platform_api_key_expired product_inactive refer_to_customer resource_already_exists "
         "secret_key_required sku_inactive stripe_tax_inactive testmode_charges_only "
-        "tls_version_unsupported token_already_used"
+        "tls_version_unsupported token_already_used instant_payouts_unsupported"
     ),
     RULED: (
         "application_fees_not_allowed bank_account_restricted charge_exceeds_source_limit "
@@ -79,6 +80,7 @@ INTENT: Final[dict[str, Any]] = {
 }
 PAID: Final = {**INTENT, "amount_received": 1999, "status": "succeeded"}
 CHARGE: Final = {"object": "charge", "captured": True, "paid": True, "refunded": False, "status": "succeeded"}
+SETUP: Final = {"object": "setup_intent", "last_setup_error": None, "status": "requires_payment_method"}
 SESSION: Final = {"object": "checkout.session", "payment_status": "unpaid", "status": "open"}
 
 
@@ -121,6 +123,7 @@ EXAMPLES: Final = [
     ("checkout/action", AGAIN, answer(200, {**INTENT, "status": "requires_action"})),
     ("checkout/held", AGAIN, answer(200, {**INTENT, "status": "requires_capture"})),
     ("checkout/canceled", OVER, answer(200, {**INTENT, "status": "canceled"})),
+    ("checkout/canceled", OVER, answer(200, {**SETUP, "status": "canceled"})),
     (
         "checkout/canceled-risk",
         RULED,
@@ -137,6 +140,7 @@ EXAMPLES: Final = [
     ("checkout/risk", RULED, decline("fraudulent")),
     ("checkout/risk", RULED, decline("fraudulent", advice_code="do_not_try_again")),
     ("checkout/risk", RULED, answer(200, {**INTENT, "last_payment_error": {"decline_code": "fraudulent"}})),
+    ("checkout/risk", RULED, answer(200, {**SETUP, "last_setup_error": {"decline_code": "fraudulent"}})),
     ("checkout/advised-stop", OVER, decline("processing_error", advice_code="do_not_try_again")),
     ("checkout/advised-stop", OVER, decline("do_not_honor", network_advice_code="03")),
     ("checkout/advised-stop", OVER, decline("do_not_honor", network_advice_code="26")),
@@ -145,6 +149,8 @@ EXAMPLES: Final = [
     ("checkout/card-details", AGAIN, error(400, code="invalid_number", type="card_error")),
     ("checkout/pin", AGAIN, decline("incorrect_pin")),
     ("checkout/authentication", AGAIN, decline("authentication_required")),
+    ("checkout/authentication", AGAIN, decline("authentication_not_handled")),
+    ("checkout/authentication", AGAIN, decline("mobile_device_authentication_required")),
     ("checkout/issuer-busy", AGAIN, decline("issuer_not_available")),
     ("checkout/declined", OVER, decline("insufficient_funds", advice_code="try_again_later")),
     ("checkout/declined", OVER, decline("insufficient_funds", payment_intent=outcome("issuer_declined"))),
@@ -156,13 +162,25 @@ EXAMPLES: Final = [
     ),
     ("checkout/advised-later", AGAIN, decline("do_not_honor", network_advice_code="02")),
     ("checkout/advised-later", AGAIN, decline("do_not_honor", advice_code="try_again_later")),
+    ("checkout/advised-later", AGAIN, decline("generic_decline", advice_code="try_again_later")),
+    ("checkout/card-error", OVER, decline("do_not_honor")),
+    ("checkout/card-error", OVER, decline("generic_decline")),
+    (
+        "checkout/blocked",
+        RULED,
+        decline("generic_decline", advice_code="try_again_later", payment_intent=outcome("blocked")),
+    ),
     ("checkout/in-use", AGAIN, error(409, code="idempotency_key_in_use", type="idempotency_error")),
     ("checkout/locked", AGAIN, error(409, code="lock_timeout")),
     ("checkout/locked", AGAIN, error(429, code="lock_timeout")),
     ("checkout/rate", AGAIN, error(429, code="rate_limit")),
     ("checkout/rate", AGAIN, answer(429, {"error": {"type": "rate_limit", "message": "of API version 2"}})),
     ("checkout/rate", AGAIN, error(429, type="rate_limit_error")),
+    ("checkout/in-use-unnamed", AGAIN, error(409, type="idempotency_error")),
     ("checkout/key-reused", OVER, error(400, type="idempotency_error")),
+    ("checkout/key-reused", OVER, error(409, type="idempotency_error", code="idempotency_error")),
+    ("checkout/key-reused", OVER, error(422, code="idempotency_conflict")),
+    ("checkout/key-reused", OVER, error(409, code="payload_mismatch")),
     ("checkout/limit", RULED, answer(400, {"error": {"type": "quota_exceeded", "message": "v2"}})),
     ("checkout/not-permitted", RULED, answer(400, {"error": {"type": "feature_not_enabled"}})),
     ("checkout/not-permitted", RULED, answer(403, {"error": "access_denied", "error_description": "prose"})),
@@ -199,7 +217,25 @@ EXAMPLES: Final = [
     ("checkout/arguments", AGAIN, error(400)),
     ("checkout/request-failed", OVER, error(402, type="a_class_that_stripe_adds_tomorrow")),
     ("checkout/dependency", AGAIN, error(424, type="external_error")),
-    ("checkout/too-many", AGAIN, answer(429, "<html></html>")),
+    (
+        "checkout/forbidden",
+        RULED,
+        error(403, message="This API key does not allow requests from your IP address."),
+    ),
+    ("checkout/charge-failed", OVER, answer(200, {**CHARGE, "status": "failed", "paid": False})),
+    (
+        "checkout/charge-failed",
+        OVER,
+        answer(
+            200,
+            {
+                **CHARGE,
+                "status": "failed",
+                "failure_code": "card_declined",
+                "outcome": {"reason": "do_not_honor"},
+            },
+        ),
+    ),
     ("checkout/unpaid", AGAIN, answer(200, INTENT)),
     ("checkout/unpaid", AGAIN, answer(200, {**INTENT, "status": "requires_confirmation"})),
     ("checkout/unproven", AGAIN, answer(200, {"object": "list", "data": [PAID], "has_more": False})),
@@ -209,10 +245,17 @@ EXAMPLES: Final = [
     ("checkout/unproven", AGAIN, answer(200, {"object": "setup_intent", "status": "succeeded"})),
     ("checkout/unproven", AGAIN, answer(200, {**SESSION, "status": "complete"})),
     ("checkout/unproven", AGAIN, answer(200, {**CHARGE, "captured": False})),
+    ("checkout/unproven", AGAIN, answer(200, {**CHARGE, "amount": 1999, "amount_captured": 1})),
+    ("checkout/unproven", AGAIN, answer(200, {**PAID, "errors": [{"message": "vendor prose"}]})),
+    ("checkout/paid", DONE, answer(200, {**CHARGE, "amount": 1999, "amount_captured": 1999})),
     ("checkout/unproven", AGAIN, answer(200, {**PAID, "amount_received": 0})),
     ("checkout/unproven", AGAIN, answer(200, {**PAID, "amount_received": 1})),
     ("checkout/unproven", AGAIN, answer(200, {**PAID, "amount_received": True, "amount": True})),
-    ("checkout/unproven", AGAIN, answer(200, {"ok": True, "status": "succeeded", "paid": True})),
+    (
+        "checkout/unproven",
+        AGAIN,
+        answer(200, {**SESSION, "payment_status": "no_payment_required", "status": "complete"}),
+    ),
 ]
 
 
@@ -308,6 +351,7 @@ def test_a_page_or_nothing_is_never_a_payment(status: int) -> None:
     """A login page, an empty body, half a JSON and a paid intent sent as HTML prove nothing."""
     whole = httpx.Response(200, json=PAID).content
     bodies = [b"", b"<html>Log in</html>", whole[:-20], b"null", b"[]", b"true"]
+    bodies.append(b'{"ok": true, "status": "succeeded", "paid": true}')
     replies = [
         httpx.Response(status, content=body, headers={"content-type": "application/json"}) for body in bodies
     ]
@@ -316,6 +360,34 @@ def test_a_page_or_nothing_is_never_a_payment(status: int) -> None:
     decided = [BOOK.classify(Reply(response=reply, write=True)) for reply in replies]
 
     assert not [each for each in decided if each.reason is DONE or each.effect is Effect.NONE]
+
+
+@pytest.mark.parametrize(
+    ("body", "headers"),
+    [
+        ({"error": {"type": "insufficient_quota", "message": "You exceeded your current quota."}}, {}),
+        ({"error": {"type": "invalid_request_error", "message": "The daily limit is reached."}}, {}),
+        ({"message": "Limit Exceeded"}, {"x-amzn-errortype": "LimitExceededException"}),
+        ({"message": "API rate limit exceeded"}, {"x-ratelimit-remaining-day": "0"}),
+    ],
+)
+def test_a_spent_plan_is_no_rush_hour(body: Any, headers: dict[str, str]) -> None:
+    """A 429 of a plan or a daily cap, Stripe's or a gateway's before it, is a rule's."""
+    assert RULED is BOOK.classify(answer(429, body, **headers)).reason
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        ({"ok": False, "error": "ratelimited"}, AGAIN),
+        ({"ok": False, "error": "invalid_auth"}, OVER),
+        ({"data": None, "errors": [{"extensions": {"code": "FORBIDDEN"}}]}, RULED),
+        ({"data": {"a": 1}, "errors": [{"extensions": {"code": "FORBIDDEN"}}]}, AGAIN),
+    ],
+)
+def test_an_error_of_somebody_else_in_a_200(body: Any, reason: Reason) -> None:
+    """What is no object of Stripe's is read by the rows that every domain shares."""
+    assert reason is BOOK.classify(answer(200, body)).reason
 
 
 @pytest.mark.parametrize("status", [301, 400, 402, 403, 409, 429, 500, 503])

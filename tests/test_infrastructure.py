@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domains.infrastructure import BARE, INFRASTRUCTURE
-from domains.mapping import LARGEST_TEXT, Reply, Rule, proven
+from domains.mapping import Reply, Rule, proven
+from domains.reply import LARGEST_TEXT
 from orchestration.outcomes import Outcome
 from orchestration.reasons import Effect, Reason
 
@@ -52,6 +53,7 @@ EXAMPLES: dict[str, Reply] = {
     "infra/advised-by-field": answer(403, {"error_code": 1005, "retryable": True}),
     "infra/partial": answer(200, {"data": {"a": 1}, "errors": [{"extensions": {"code": "FORBIDDEN"}}]}),
     "infra/envoy-overloaded": answer(503, x_envoy_overloaded="true"),
+    "infra/envoy-overflow": answer(503, "upstream connect error. reset reason: overflow"),
     "infra/no-server": answer(503, "no healthy upstream"),
     "infra/alb-no-target": answer(503, server="awselb/2.0"),
     "infra/linkerd-fail-fast": answer(503, l5d_proxy_error="service in fail-fast"),
@@ -245,6 +247,7 @@ CONNECTIONS: tuple[tuple[Exception, Reason, Effect], ...] = (
     (httpx.ConnectError("Hostname mismatch, certificate is not valid for 'vendor.example'"), F, NONE),
     (httpx.ConnectError("[SSL: TLSV1_ALERT_PROTOCOL_VERSION] tlsv1 alert protocol version"), F, NONE),
     (httpx.ReadError("[SSL: TLSV13_ALERT_CERTIFICATE_REQUIRED] certificate required"), F, UNKNOWN),
+    (httpx.ConnectError("TLS: protocol version mismatch"), F, NONE),
     (httpx.ConnectError("[SSL: UNEXPECTED_EOF_WHILE_READING] EOF occurred"), T, NONE),
     (httpx.ConnectTimeout("TLS handshake timed out"), T, NONE),
     (httpx.ProxyError("403 Forbidden"), P, NONE),
@@ -408,10 +411,7 @@ def test_a_bare_status_decides(status: int, reason: Reason) -> None:
 EFFECTS: tuple[tuple[Effect, Reply], ...] = (
     (NONE, answer(503, "upstream connect error or disconnect/reset before headers. reset reason: overflow")),
     (NONE, answer(503, x_envoy_overloaded="true")),
-    (NONE, answer(503, "no healthy upstream")),
-    (NONE, answer(503, "<h1>503 Service Unavailable</h1>\nNo server is available to handle this request.\n")),
-    (NONE, answer(503, {"message": "failure to get a peer from the ring-balancer"})),
-    (NONE, answer(503, "no available server\n")),
+    (NONE, answer(503, "envoy overloaded")),
     (NONE, answer(503, nginx("503 Service Temporarily Unavailable"), server="awselb/2.0")),
     (NONE, answer(503, "Just a moment...", cf_mitigated="challenge")),
     (NONE, answer(503, retry_after="120")),
@@ -426,6 +426,11 @@ EFFECTS: tuple[tuple[Effect, Reply], ...] = (
             503, "upstream connect error or disconnect/reset before headers. reset reason: connection failure"
         ),
     ),
+    # Envoy and HAProxy say so, too, if the first attempt got through and the second finds no server.
+    (UNKNOWN, answer(503, "no healthy upstream")),
+    (UNKNOWN, answer(503, "<h1>503</h1>\nNo server is available to handle this request.\n")),
+    (UNKNOWN, answer(503, {"message": "failure to get a peer from the ring-balancer"})),
+    (UNKNOWN, answer(503, "no available server\n")),
     (UNKNOWN, answer(504, "upstream request timeout")),
     (UNKNOWN, answer(503, cloudflare(1102, "Worker exceeded resource limits"))),
     (UNKNOWN, answer(503, "<h1>Error 503 Backend fetch failed</h1><p>Guru Meditation:</p>")),

@@ -18,6 +18,9 @@ VENDOR_JSON = "application/vnd.elasticsearch+json;compatible-with=8"
 SHARDS = {"total": 5, "successful": 5, "skipped": 0, "failed": 0}
 HIT = {"_index": "docs", "_id": "1", "_score": 1.0, "_source": {"title": "hello"}}
 NO_HITS: dict[str, Any] = {"total": {"value": 0, "relation": "eq"}, "max_score": None, "hits": []}
+SIZE_0: dict[str, Any] = {"total": {"value": 7, "relation": "eq"}, "max_score": None, "hits": []}
+SUMS: dict[str, Any] = {"aggregations": {"by_brand": {"buckets": [{"key": "a", "doc_count": 7}]}}}
+STORED = {"index": {"_index": "docs", "_id": "1", "result": "created", "status": 201}}
 ONE_HIT: dict[str, Any] = {"total": {"value": 1, "relation": "eq"}, "max_score": 1.0, "hits": [HIT]}
 
 
@@ -240,7 +243,48 @@ BODIES: tuple[tuple[str, Reason, str, int, object], ...] = (
         200,
         {"took": 1, "responses": [found(status=200)] * 2},
     ),
+    (
+        "a multi search with hits in one of its whole parts",
+        C,
+        "search/found-several",
+        200,
+        {"responses": [found(status=200), found(status=200, hits=NO_HITS)]},
+    ),
+    ("aggregations alone", C, "search/summed-up", 200, found(hits=SIZE_0, **SUMS)),
+    (
+        "aggregations, at least so many",
+        C,
+        "search/summed-up",
+        200,
+        found(hits={**SIZE_0, "total": 9}, **SUMS),
+    ),
+    ("a count", C, "search/counted", 200, {"count": 7, "_shards": SHARDS}),
+    (
+        "values of ES|QL",
+        C,
+        "search/found-rows",
+        200,
+        {"is_partial": False, "columns": [{}], "values": [["x"]]},
+    ),
+    ("rows of SQL", C, "search/found-rows", 200, {"columns": [{}], "rows": [["x"]], "cursor": "abc"}),
+    ("each item of a bulk request", C, "search/stored", 200, {"errors": False, "items": [STORED, STORED]}),
     ("no hits", F, "search/nothing-found", 200, found(hits=NO_HITS)),
+    ("no hits, nothing summed up", F, "search/nothing-found", 200, found(hits=NO_HITS, **SUMS)),
+    (
+        "a multi search without hits",
+        F,
+        "search/nothing-found-several",
+        200,
+        {"responses": [found(status=200, hits=NO_HITS)] * 2},
+    ),
+    (
+        "an async search without hits",
+        F,
+        "search/nothing-found-async",
+        200,
+        {"is_partial": False, "is_running": False, "response": found(hits=NO_HITS)},
+    ),
+    ("a count of nought", F, "search/nothing-counted", 200, {"count": 0, "_shards": SHARDS}),
     ("no hits, the total a number", F, "search/nothing-found", 200, found(hits={**NO_HITS, "total": 0})),
     ("no hits and no total", F, "search/nothing-found", 200, found(hits={"hits": []})),
     (
@@ -324,6 +368,54 @@ BODIES: tuple[tuple[str, Reason, str, int, object], ...] = (
         200,
         {"took": 1, "errors": True, "items": [{"index": {"status": 429}}]},
     ),
+    ("aggregations cut off", T, "search/cut-off", 200, found(hits=SIZE_0, timed_out=True, **SUMS)),
+    (
+        "aggregations of fewer shards",
+        T,
+        "search/parts-missing",
+        200,
+        found(hits=SIZE_0, _shards={**SHARDS, "successful": 4}, **SUMS),
+    ),
+    ("aggregations without a total", T, INFRA, 200, found(hits={"hits": []}, **SUMS)),
+    ("a total that cannot be read", T, INFRA, 200, found(hits={"total": "0", "hits": []})),
+    ("a count that is no number", T, INFRA, 200, {"count": True, "_shards": SHARDS}),
+    (
+        "a count of fewer shards",
+        T,
+        "search/parts-missing",
+        200,
+        {"count": 7, "_shards": {**SHARDS, "successful": 4}},
+    ),
+    (
+        "a part of a table",
+        T,
+        "search/still-running",
+        200,
+        {"is_partial": True, "columns": [{}], "values": [[1]]},
+    ),
+    (
+        "a table without one of the clusters",
+        T,
+        "search/clusters-missing",
+        200,
+        {"columns": [{}], "values": [["x"]], "_clusters": {"total": 2, "successful": 1, "skipped": 1}},
+    ),
+    ("a table without rows", T, INFRA, 200, {"columns": [{}], "rows": []}),
+    ("a table beside an error", T, INFRA, 200, {"columns": [{}], "rows": [[1]], "error": {"type": "x"}}),
+    (
+        "a bulk request whose flag and items differ",
+        T,
+        INFRA,
+        200,
+        {"errors": False, "items": [STORED, {"index": {"status": 429, "error": {"type": "x"}}}]},
+    ),
+    ("a bulk request without items", T, INFRA, 200, {"errors": False, "items": []}),
+    ("items of no form", T, INFRA, 200, {"errors": False, "items": [{}]}),
+    ("items that name no status", T, INFRA, 200, {"errors": False, "items": [{"index": 201}, "x"]}),
+    ("items with an odd status", T, INFRA, 200, {"errors": False, "items": [{"index": {"status": [201]}}]}),
+    ("a part with a status of its own", T, INFRA, 200, {"responses": [found(status=503)]}),
+    ("no parts of a multi search", T, INFRA, 200, {"responses": []}),
+    ("a bare list of empty searches", T, INFRA, 200, [found(hits=NO_HITS)]),
     ("no hits, ended early", T, INFRA, 200, found(hits=NO_HITS, terminated_early=True)),
     ("a total but no hits", T, INFRA, 200, found(hits={**NO_HITS, "total": {"value": 3, "relation": "eq"}})),
     ("hits without an id", T, INFRA, 200, found(hits={**ONE_HIT, "hits": [{"_source": {}}]})),
@@ -336,13 +428,6 @@ BODIES: tuple[tuple[str, Reason, str, int, object], ...] = (
         "search/clusters-missing",
         200,
         found(hits=NO_HITS, _clusters={"total": 2, "skipped": 1}),
-    ),
-    (
-        "a part of a multi search without hits",
-        T,
-        INFRA,
-        200,
-        {"responses": [found(status=200), found(hits=NO_HITS)]},
     ),
     ("another vendor's success", T, INFRA, 200, {"ok": True, "id": "T-9"}),
     ("an empty object", T, INFRA, 200, {}),

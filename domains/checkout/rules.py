@@ -31,17 +31,19 @@ SESSIONS: Final = "https://docs.stripe.com/api/checkout/sessions/object"
 
 NAME: Final = (
     "error.decline_code|error.code|error.type|error"
-    "|last_payment_error.decline_code|last_payment_error.code|failure_code"
+    "|last_payment_error.decline_code|last_payment_error.code"
+    "|last_setup_error.decline_code|last_setup_error.code|outcome.reason|failure_code"
 )
-"""Where Stripe says what went wrong: errors of both API versions, OAuth's plain string, an unpaid intent,
-a failed charge. No word stands for two things among them, so one look finds all; the most telling first."""
+"""Where Stripe says what went wrong: errors of both API versions, OAuth's plain string, an unpaid or unsaved
+intent, a failed charge. No word stands for two things among them, so one look finds all; the most telling first."""
 
-CLASS: Final = "error.type|last_payment_error.type"
+CLASS: Final = "error.type|last_payment_error.type|last_setup_error.type"
 """The class of errors."""
 
 ADVICE: Final = (
     "error.advice_code|error.network_advice_code"
     "|last_payment_error.advice_code|last_payment_error.network_advice_code"
+    "|last_setup_error.advice_code|last_setup_error.network_advice_code"
 )
 """What the issuer (a word) and the card network (two digits, of Visa one) advise after a decline."""
 
@@ -65,7 +67,7 @@ def blocked(value: object) -> bool:
 
 def proves_payment(value: object) -> bool:
     """Match an intent, a charge or a Checkout Session that says that the whole amount was taken and kept."""
-    if not isinstance(value, dict) or value.get("error") is not None:
+    if not isinstance(value, dict) or value.get("error") is not None or value.get("errors"):
         return False
     proof = _PROOFS.get(str(value.get("object")))
     return proof is not None and proof(value)
@@ -83,11 +85,13 @@ def _paid_intent(intent: Mapping[str, Any]) -> bool:
 
 
 def _paid_charge(charge: Mapping[str, Any]) -> bool:
-    # A charge that is paid but not captured is a hold, not a payment.
+    # A charge that is paid but not captured is a hold, not a payment; captured in part, it is a part.
+    amount = charge.get("amount")
     return (
         charge.get("status") == "succeeded"
         and charge.get("paid") is True
         and charge.get("captured") is True
+        and charge.get("amount_captured", amount) == amount
         and _kept(charge)
     )
 
@@ -101,11 +105,7 @@ def _kept(charge: object) -> bool:
     """Whether nothing of a charge was paid back; one that is no object (an id) says nothing of it."""
     if not isinstance(charge, dict):
         return True
-    return (
-        charge.get("refunded") is not True
-        and not charge.get("amount_refunded")
-        and not charge.get("disputed")
-    )
+    return not charge.get("refunded") and not charge.get("amount_refunded") and not charge.get("disputed")
 
 
 _PROOFS: Final = {
@@ -191,7 +191,9 @@ BOOK: Final = RuleBook(
         ),
         Rule(
             id="checkout/canceled",
-            when=When(status=ANSWERED, body={"object": {"payment_intent"}, "status": {"canceled"}}),
+            when=When(
+                status=ANSWERED, body={"object": {"payment_intent", "setup_intent"}, "status": {"canceled"}}
+            ),
             reason=Reason.FATAL,
             say="The payment for this order was withdrawn. A new order is needed.",
             why="A withdrawn intent stays so, and a second one for the cart could charge it twice.",
@@ -300,6 +302,7 @@ BOOK: Final = RuleBook(
                 body={
                     NAME: {
                         *("authentication_required", "authentication_failure"),
+                        *("authentication_not_handled", "mobile_device_authentication_required"),
                         *("payment_intent_action_required", "invoice_payment_intent_requires_action"),
                         *("payment_intent_authentication_failure", "setup_intent_authentication_failure"),
                         *("payment_intent_payment_attempt_expired", "setup_intent_setup_attempt_expired"),
@@ -331,8 +334,8 @@ BOOK: Final = RuleBook(
             when=When(
                 body={
                     NAME: {
-                        # Stripe sends generic_decline for its own blocks too, so advice beside it counts for nothing.
-                        *("generic_decline", "call_issuer", "do_not_try_again", "no_action_taken"),
+                        # Not the declines that name no reason (do_not_honor, generic_decline): advice decides.
+                        *("call_issuer", "do_not_try_again", "no_action_taken"),
                         *("insufficient_funds", "card_velocity_exceeded", "withdrawal_count_limit_exceeded"),
                         *("gift_card_balance_insufficient", "balance_insufficient"),
                         # Lost and stolen cards get the words of every other decline: the bearer may be the thief.
@@ -359,7 +362,7 @@ BOOK: Final = RuleBook(
             when=When(body={ADVICE: {"try_again_later", "02", "2"}}),
             reason=Reason.TRANSIENT,
             say="The bank did not approve the payment at the moment. A short wait, or another card, would help.",
-            why="The issuer gave no reason, and advice to try later: with a reason, the reason decides (above).",
+            why="No reason and the advice to try later; without advice, and with a reason, a decline is final.",
             source=ADVICE_PAGE,
         ),
         # Codes that speak of requests.
@@ -394,8 +397,18 @@ BOOK: Final = RuleBook(
             retry_after_s=5,
         ),
         Rule(
+            id="checkout/in-use-unnamed",
+            when=When(status=409, body={"error.type": {"idempotency_error"}, "error.code": None}),
+            reason=Reason.TRANSIENT,
+            say="This very payment is being worked on at the moment. A short wait would help.",
+            why="Stripe's 409 is about two requests at one time; other contents under a key are a 400.",
+            source=STATUSES,
+            effect=Effect.UNKNOWN,
+            retry_after_s=2,
+        ),
+        Rule(
             id="checkout/key-reused",
-            when=When(body={NAME: {"idempotency_error"}}),
+            when=When(body={NAME: {"idempotency_error", "idempotency_conflict", "payload_mismatch"}}),
             reason=Reason.FATAL,
             say="A payment for this order was already started with other details. Somebody has to look at it.",
             why="One key, two contents: a new key could pay the cart twice, so nobody makes one.",
@@ -434,8 +447,8 @@ BOOK: Final = RuleBook(
                             "storer_capability_missing",
                             "storer_capability_not_active",
                         ),
-                        *("instant_payouts_unsupported", "instant_payouts_config_disabled"),
-                        *("instant_payouts_currency_disabled", "forwarding_api_inactive"),
+                        *("instant_payouts_config_disabled", "instant_payouts_currency_disabled"),
+                        "forwarding_api_inactive",
                         *(
                             "financial_account_capability_not_enabled",
                             "financial_account_capability_restricted",
@@ -491,6 +504,7 @@ BOOK: Final = RuleBook(
                         *("forwarding_api_upstream_connection_timeout", "temporarily_unavailable"),
                         *("terminal_reader_offline", "terminal_reader_timeout"),
                         "financial_connections_account_pending_account_numbers",
+                        "financial_connections_no_successful_transaction_refresh",
                     }
                 }
             ),
@@ -567,7 +581,7 @@ BOOK: Final = RuleBook(
                         *("financial_account_not_open", "non_zero_balance", "recipient_not_notifiable"),
                         *("financial_connections_account_inactive", "gift_card_inactive"),
                         "financial_connections_account_unavailable_account_numbers",
-                        "financial_connections_no_successful_transaction_refresh",
+                        "instant_payouts_unsupported",
                         # Goods and offers that are gone.
                         *("out_of_inventory", "product_inactive", "sku_inactive", "coupon_expired"),
                         # Sessions, invoices and other objects in a state without a way back.
@@ -674,13 +688,21 @@ BOOK: Final = RuleBook(
             source=STATUSES,
         ),
         Rule(
-            id="checkout/too-many",
-            when=When(status=429),
-            reason=Reason.TRANSIENT,
-            say="The payment service gets too many requests from us at the moment. Waiting a little would help.",
-            why="Every 429 of Stripe is a limit by the second or on concurrency.",
-            source=LIMITS,
-            retry_after_s=5,
+            id="checkout/forbidden",
+            when=When(status=403, body={CLASS: {"invalid_request_error"}}),
+            reason=Reason.POLICY_BLOCK,
+            say="This shop's payment account is not allowed to do this.",
+            why="Stripe's 403 means that the key lacks a permission, or may not be used from here.",
+            source=STATUSES,
+        ),
+        Rule(
+            id="checkout/charge-failed",
+            when=When(status=ANSWERED, body={"object": {"charge"}, "status": {"failed"}}),
+            reason=Reason.FATAL,
+            say="The card was declined. Another card, or a word with the bank that issued this one, can help.",
+            why="A failed charge stays failed; those that can pass yet have a code (above).",
+            source="https://docs.stripe.com/api/charges/object",
+            effect=Effect.NONE,
         ),
         Rule(
             id="checkout/unpaid",
@@ -699,10 +721,10 @@ BOOK: Final = RuleBook(
         ),
         Rule(
             id="checkout/unproven",
-            when=When(status=ANSWERED, body={"": present}),
+            when=When(status=ANSWERED, body={"object": present}),
             reason=Reason.TRANSIENT,
             say="The answer of the payment service does not show a payment.",
-            why="A 200 around anything but a paid object proves nothing.",
+            why="A 200 around any object of Stripe's but a paid one proves nothing; others' bodies come later.",
             source=LIFECYCLE,
         ),
         *INFRASTRUCTURE,

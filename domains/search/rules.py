@@ -9,7 +9,7 @@ https://github.com/opensearch-project/OpenSearch/blob/main/server/src/main/java/
 """
 
 import re
-from typing import Final
+from typing import Any, Final
 
 from domains.infrastructure import INFRASTRUCTURE
 from domains.mapping import Rule, RuleBook, When, present
@@ -63,30 +63,99 @@ def some_hits(value: object) -> bool:
 
 
 def no_hits(value: object) -> bool:
-    """Match an empty list of hits whose total is nought: 7.x and later count in an object, 6.x in a number."""
-    if not isinstance(value, dict) or value.get("hits") != []:
+    """Match an empty list of hits whose total is nought, or was not asked for."""
+    return isinstance(value, dict) and value.get("hits") == [] and _total(value) in {0, None}
+
+
+def nothing_summed_up(value: object) -> bool:
+    """Match one JSON object without aggregations, or with some that sum up a total of nought."""
+    if not isinstance(value, dict):
         return False
-    total = value.get("total")
+    hits = value.get("hits")
+    return not present(value.get("aggregations")) or (isinstance(hits, dict) and _total(hits) == 0)
+
+
+def counted_hits(value: object) -> bool:
+    """Match a list of hits that was left empty on purpose: their total is above nought."""
+    return isinstance(value, dict) and value.get("hits") == [] and above_nought(_total(value))
+
+
+def _total(hits: dict[str, Any]) -> int | None:
+    """Read a total: 7.x and later count in an object, 6.x in a number; -1 is none that can be read."""
+    total = hits.get("total")
     count = total.get("value") if isinstance(total, dict) else total
-    return count is None or (type(count) is int and count == 0)
+    return count if count is None or type(count) is int else -1
+
+
+def above_nought(value: object) -> bool:
+    """Match a count of at least one."""
+    return type(value) is int and value > 0
 
 
 def whole_search(value: object) -> bool:
-    """Match a search's result that another reply carries: whole, and with hits."""
+    """Match a search's result that another reply carries, and that nothing is missing from."""
     return (
         isinstance(value, dict)
         and "error" not in value
+        and value.get("status", 200) == 200  # noqa: PLR2004 - parts of a multi search name their own
         and value.get("timed_out") is False
         and every_shard(value.get("_shards"))
         and every_cluster(value.get("_clusters"))
-        and some_hits(value.get("hits"))
+    )
+
+
+def whole_with_hits(value: object) -> bool:
+    """Match such a result that found something."""
+    return isinstance(value, dict) and whole_search(value) and some_hits(value.get("hits"))
+
+
+def whole_without_hits(value: object) -> bool:
+    """Match such a result that found nothing."""
+    return (
+        isinstance(value, dict)
+        and whole_search(value)
+        and no_hits(value.get("hits"))
+        and not_true(value.get("terminated_early"))
     )
 
 
 def every_search(value: object) -> bool:
-    """Match a multi search of which each part is whole and has hits."""
+    """Match a multi search of which each part is whole, and one has hits."""
     parts = value.get("responses") if isinstance(value, dict) else None
-    return isinstance(parts, list) and bool(parts) and all(map(whole_search, parts))
+    return (
+        isinstance(parts, list)
+        and any(map(whole_with_hits, parts))
+        and all(whole_with_hits(part) or whole_without_hits(part) for part in parts)
+    )
+
+
+def every_search_empty(value: object) -> bool:
+    """Match a multi search of which each part is whole and has no hits."""
+    parts = value.get("responses") if isinstance(value, dict) else None
+    return isinstance(parts, list) and bool(parts) and all(map(whole_without_hits, parts))
+
+
+def a_table(value: object) -> bool:
+    """Match columns with rows below them, of which nothing is missing: ES|QL has values, SQL rows."""
+    if not isinstance(value, dict) or value.get("is_partial") or value.get("is_running"):
+        return False
+    rows = value.get("values", value.get("rows"))
+    columns = value.get("columns")
+    return all(isinstance(part, list) and part for part in (columns, rows)) and "error" not in value
+
+
+def every_item_done(value: object) -> bool:
+    """Match a bulk request's items of which each names a status of success."""
+    items = value.get("items") if isinstance(value, dict) else None
+    return isinstance(items, list) and bool(items) and all(map(_item_done, items))
+
+
+def _item_done(item: object) -> bool:
+    results = list(item.values()) if isinstance(item, dict) else []
+    return bool(results) and all(
+        isinstance(result, dict) and result.get("status") in (200, 201) and "error" not in result
+        for result in results
+    )
 
 
 def lost_shards(value: object) -> bool:
@@ -141,7 +210,7 @@ BOOK: Final = RuleBook(
             when=When(status=200, header={"content-type": json_or_unnamed}, body={"": every_search}),
             reason=Reason.COMPLETED,
             say="The searches found something.",
-            why="A multi search is a 200 whatever came of its parts: each of them must prove itself.",
+            why="A multi search is a 200 whatever came of its parts: each must be whole, and one must have hits.",
             source="https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-msearch",
         ),
         Rule(
@@ -149,12 +218,68 @@ BOOK: Final = RuleBook(
             when=When(
                 status=200,
                 header={"content-type": json_or_unnamed},
-                body={"": an_object, "is_running": False, "is_partial": False, "response": whole_search},
+                body={"": an_object, "is_running": False, "is_partial": False, "response": whole_with_hits},
             ),
             reason=Reason.COMPLETED,
             say="The search found something.",
             why="An async search says of itself that it has ended and that nothing is left out.",
             source="https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-async-search-get",
+        ),
+        Rule(
+            id="search/summed-up",
+            when=When(
+                status=200,
+                header={"content-type": json_or_unnamed},
+                body={
+                    "": an_object,
+                    "timed_out": False,
+                    "_shards": every_shard,
+                    "hits": counted_hits,
+                    "aggregations": present,
+                    "_clusters": every_cluster,
+                    "error": None,
+                },
+            ),
+            reason=Reason.COMPLETED,
+            say="The search summed up what there is.",
+            why="Aggregations are asked for with size 0: no hits are listed, and their total is not nought.",
+            source="https://www.elastic.co/docs/explore-analyze/query-filter/aggregations",
+        ),
+        Rule(
+            id="search/counted",
+            when=When(
+                status=200,
+                header={"content-type": json_or_unnamed},
+                body={"": an_object, "count": above_nought, "_shards": every_shard, "error": None},
+            ),
+            reason=Reason.COMPLETED,
+            say="The search counted what there is.",
+            why="A count of all shards is the whole answer.",
+            source="https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-count",
+        ),
+        Rule(
+            id="search/found-rows",
+            when=When(
+                status=200,
+                header={"content-type": json_or_unnamed},
+                body={"": a_table, "_clusters": every_cluster},
+            ),
+            reason=Reason.COMPLETED,
+            say="The search found something.",
+            why="ES|QL and SQL answer with columns and rows, and say so if a part is missing.",
+            source="https://www.elastic.co/docs/reference/query-languages/esql/esql-rest",
+        ),
+        Rule(
+            id="search/stored",
+            when=When(
+                status=200,
+                header={"content-type": json_or_unnamed},
+                body={"errors": False, "": every_item_done},
+            ),
+            reason=Reason.COMPLETED,
+            say="Everything was stored.",
+            why="A bulk request is a 200 whatever came of its items: its own flag and each of them must say so.",
+            source="https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-bulk",
         ),
         # A 200 that saw only part of the data proves neither hits nor their absence.
         Rule(
@@ -203,7 +328,7 @@ BOOK: Final = RuleBook(
                 status=200,
                 header={"content-type": json_or_unnamed},
                 body={
-                    "": an_object,
+                    "": nothing_summed_up,
                     "timed_out": False,
                     "_shards": every_shard,
                     "hits": no_hits,
@@ -216,6 +341,43 @@ BOOK: Final = RuleBook(
             say="Nothing was found for this search.",
             why="Every shard answered in time: a dead end, and the same search never finds more.",
             source=SEARCH_API,
+        ),
+        Rule(
+            id="search/nothing-found-several",
+            when=When(status=200, header={"content-type": json_or_unnamed}, body={"": every_search_empty}),
+            reason=Reason.FATAL,
+            say="Nothing was found for these searches.",
+            why="Every part of the multi search is whole and empty.",
+            source="https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-msearch",
+        ),
+        Rule(
+            id="search/nothing-found-async",
+            when=When(
+                status=200,
+                header={"content-type": json_or_unnamed},
+                body={
+                    "": an_object,
+                    "is_running": False,
+                    "is_partial": False,
+                    "response": whole_without_hits,
+                },
+            ),
+            reason=Reason.FATAL,
+            say="Nothing was found for this search.",
+            why="The async search has ended, whole and empty.",
+            source="https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-async-search-get",
+        ),
+        Rule(
+            id="search/nothing-counted",
+            when=When(
+                status=200,
+                header={"content-type": json_or_unnamed},
+                body={"": an_object, "count": 0, "_shards": every_shard, "error": None},
+            ),
+            reason=Reason.FATAL,
+            say="Nothing was found for this search.",
+            why="A count of all shards that is nought is a dead end like a page without hits.",
+            source="https://www.elastic.co/docs/api/doc/elasticsearch/operation/operation-count",
         ),
         # Elasticsearch's own "not now", whatever it names as the cause.
         Rule(

@@ -72,8 +72,7 @@ NOTHING: Final = "Nothing was found for this search."
 NOT_PERMITTED: Final = "We are not permitted to search there."
 GONE: Final = "What should be searched is not there. Its setup has to be looked at."
 BUSY: Final = (
-    "The search service is busy at the moment. Waiting a little would help. "
-    "The wait is about 7 seconds."
+    "The search service is busy at the moment. Waiting a little would help. The wait is about 7 seconds."
 )
 LATER: Final = "The search is not available right now. May I look again in a few minutes?"
 

@@ -47,6 +47,11 @@ def json_or_unnamed(value: object) -> bool:
     return isinstance(value, str) and (not value or "json" in value.lower())
 
 
+def an_object(value: object) -> bool:
+    """Match a body that is one object: a list with an issue in it is a search, not the issue that was made."""
+    return isinstance(value, dict)
+
+
 def holds_data(value: Any) -> bool:
     """Match GraphQL data of which something was delivered."""
     if isinstance(value, dict):
@@ -63,10 +68,11 @@ _FILED: Final = (
             status=201,
             header={"content-type": json_or_unnamed},
             body={
+                "": an_object,
                 "number": a_number,
                 "state": "open",
                 "html_url|url": re.compile(r"/issues/[0-9]+\Z"),
-                "errors": None,
+                "error|errors": None,
             },
         ),
         reason=Reason.COMPLETED,
@@ -80,6 +86,7 @@ _FILED: Final = (
             status=200,
             header={"content-type": json_or_unnamed},
             body={
+                "": an_object,
                 "data.createIssue.issue.number": a_number,
                 "data.createIssue.issue.url": re.compile(r"/issues/[0-9]+\Z"),
                 "errors": None,
@@ -93,6 +100,25 @@ _FILED: Final = (
 )
 
 _LIMITED: Final = (
+    Rule(
+        id="ticketing/plan-used-up",
+        when=When(
+            status=(403, 429),
+            phrases=("daily", "monthly", "quota", "spending limit", "budget"),
+            body={
+                **_GITHUBS,
+                "message": re.compile(
+                    r"(?is)\A(?!.*\b(?:per|each|every) (?:second|minute|hour)\b)"
+                    r".*(?:\b(?:daily|monthly)\b.{0,40}\b(?:limit|quota|cap|allowance)\b"
+                    r"|\bquota\b|\bspending limit\b|\bbudget\b)"
+                ),
+            },
+        ),
+        reason=Reason.POLICY_BLOCK,
+        say="What our plan for the ticket service allows is used up.",
+        why="A quota, a budget or a daily cap comes back in hours or for money, whatever wait stands beside it.",
+        source="https://docs.github.com/billing/concepts/budgets-and-alerts",
+    ),
     Rule(
         id="ticketing/hour-used-up",
         when=When(status=(403, 429), header={"x-ratelimit-remaining": "0"}, body=_GITHUBS),
@@ -124,6 +150,7 @@ _LIMITED: Final = (
         id="ticketing/secondary-limit",
         when=When(
             status=(403, 429),
+            body=_GITHUBS,
             phrases=(
                 "secondary rate limit",
                 "api rate limit",
