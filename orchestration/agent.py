@@ -4,8 +4,10 @@ Raises:
     ImportError: langchain is missing or too old; the message says what to install.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
 
@@ -17,7 +19,17 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.runtime import Runtime
 
-from orchestration.asking import Asking, adrive, asking, drive, repaired, steps_left
+from orchestration.asking import (
+    STEPS_TO_ASK,
+    Asking,
+    adrive,
+    asking,
+    drive,
+    not_finished,
+    repaired,
+    steps_left,
+)
+from orchestration.events import Emitter, Sink
 from orchestration.guards import Guard
 from orchestration.relay import policy_of, polish_request, polished, relay, unstreamed
 from orchestration.router import DEFAULT_POLICY, Decision, Route, StopPolicy, decide
@@ -33,7 +45,7 @@ def _check() -> None:
         found = version("langchain")
     except PackageNotFoundError:
         found = "none"
-    numbers = tuple(int(part) for part in found.split(".")[:3] if part.isdigit())
+    numbers = tuple(map(int, re.findall(r"\d+", found)[:3]))
     if numbers < FLOOR:
         floor = ".".join(map(str, FLOOR))
         raise ImportError(
@@ -69,6 +81,7 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
         model: BaseChatModel | None = None,
         tools: Sequence[str] = (),
         guards: Sequence[Guard] = (),
+        sinks: Sequence[Sink] = (),
     ) -> None:
         """Take the run's settings.
 
@@ -77,20 +90,30 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
             model: Rewords a result in mode ``polish``; without it the text stands as it is.
             tools: Names of the tools there are, told to a model that called another.
             guards: Clean what the model is sent.
+            sinks: Where the event of each decision goes.
         """
         super().__init__()
         self.policy, self.model, self.known, self.guards = policy, model, list(tools), tuple(guards)
+        self.emit = Emitter(sinks)
 
     def _decide(self, state: Any) -> tuple[Decision, StopPolicy]:
-        policy = policy_of(get_config(), self.policy)
-        return decide(state["messages"], policy), policy
+        config, messages = get_config(), state["messages"]
+        policy = policy_of(config, self.policy)
+        decision = decide(messages, policy)
+        if decision.route is Route.POLISH and self.model is None:
+            decision = replace(decision, route=Route.FINALIZE)  # nobody is there to reword it
+        # Once the model has spoken since, the turn was decided before: some hooks jump back to the model.
+        newest = next((m for m in reversed(messages) if isinstance(m, (AIMessage, ToolMessage))), None)
+        if isinstance(newest, ToolMessage):
+            self.emit(decision, policy, config)
+        return decision, policy
 
     @hook_config(can_jump_to=["end"])
     def before_model(self, state: Any, runtime: Runtime[Any]) -> dict[str, Any] | None:  # noqa: ARG002 - langchain's
         """Relay the tools' text and end the run, or let the model have its turn."""
         decision, policy = self._decide(state)
         if decision.route is Route.AGENT:
-            return _whole(state)
+            return _go_on(state)
         message = relay(decision)
         if decision.route is Route.POLISH and self.model is not None:
             with suppress(Exception):  # the voice is a luxury: without it the tools' own text stands
@@ -102,7 +125,7 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
         """Relay the tools' text and end the run, or let the model have its turn."""
         decision, policy = self._decide(state)
         if decision.route is Route.AGENT:
-            return _whole(state)
+            return _go_on(state)
         message = relay(decision)
         if decision.route is Route.POLISH and self.model is not None:
             with suppress(Exception):  # the voice is a luxury: without it the tools' own text stands
@@ -154,8 +177,11 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
         return unknown_tool(request.tool_call, self.known)
 
 
-def _whole(state: Any) -> dict[str, Any] | None:
-    """Answer what a killed run left unanswered, before the model is sent it."""
+def _go_on(state: Any) -> dict[str, Any] | None:
+    """Let the model have its turn if a step is left for it, and its history be whole by then."""
+    left = steps_left(get_config())
+    if left is not None and left < STEPS_TO_ASK:
+        return {"messages": [not_finished(state["messages"])], "jump_to": "end"}
     whole = repaired(state["messages"])
     return {"messages": [RemoveMessage(id=REMOVE_ALL_MESSAGES), *whole]} if whole else None
 
@@ -181,6 +207,7 @@ def build_agent(
     checkpointer: Any = None,
     middleware: Sequence[AgentMiddleware[Any, Any]] = (),
     strict: bool = False,
+    sinks: Sequence[Sink] = (),
     **settings: Any,
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return a ``create_agent`` graph that makes the same decisions as ``build_graph``.
@@ -193,10 +220,12 @@ def build_agent(
         checkpointer: What ``create_agent`` takes.
         middleware: More of it. PII middleware runs before the stop, everything else after.
         strict: Raise a tool's exceptions, for tests, in place of answering them.
+        sinks: Where the event of each decision goes: ``orchestration.events``.
         **settings: Passed on to ``create_agent`` (``system_prompt``, ``context_schema``, ...).
 
     Raises:
         ValueError: A tool cannot be prepared, or a middleware cannot be placed safely.
+        TypeError: A sink is no plain function.
     """
     if any(isinstance(each, StopOnOutcome) for each in middleware):
         msg = "leave StopOnOutcome out of middleware: build_agent puts it in its place"
@@ -205,7 +234,8 @@ def build_agent(
         msg = f"{own[0]} brings tools that no guard would see: give its tools in tools, or leave it out"
         raise ValueError(msg)
     prepared = prepare(tools, guards=guards, policy=policy, strict=strict)
-    stop = StopOnOutcome(policy, model=model, tools=[tool.name for tool in prepared], guards=guards)
+    names = [tool.name for tool in prepared]
+    stop = StopOnOutcome(policy, model=model, tools=names, guards=guards, sinks=sinks)
     before = [each for each in middleware if isinstance(each, PIIMiddleware)]
     after = [each for each in middleware if not isinstance(each, PIIMiddleware)]
     return create_agent(

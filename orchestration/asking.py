@@ -16,7 +16,7 @@ from pydantic import ValidationError
 from orchestration.guards import Guard
 from orchestration.outcomes import NO_TEXT, Outcome, text_of
 from orchestration.reasons import Effect, Reason
-from orchestration.router import joined, outcome_of, turns
+from orchestration.router import joined, results, turns
 from orchestration.tools import UNREADABLE, answer_with, cleaned_content
 
 ASK_AGAIN: Final = (
@@ -35,8 +35,14 @@ LONGEST_RESULT: Final = 16_000
 SHORT_RESULT: Final = 1_000
 """The same, once the provider found the request too large."""
 
-STEPS_TO_ANSWER: Final = 2
-"""Supersteps that carrying out calls and ending the run take."""
+STEPS_TO_ANSWER: Final = 3
+"""Supersteps left after which calls can still be carried out, and the run be ended in the step after.
+
+A run ends in a step of its own, in which nothing runs: with two left, the last one would end in an error.
+"""
+
+STEPS_TO_ASK: Final = 2
+"""The same, where a model may still be asked in the next step."""
 
 _log = logging.getLogger("orchestration")
 
@@ -67,7 +73,7 @@ def asking(
         if isinstance(came, AIMessage):
             answer = settle(came)
             if answer.tool_calls and steps_left is not None and steps_left < STEPS_TO_ANSWER:
-                return _excuse(messages, NOT_FINISHED)
+                return not_finished(messages)
             if answer.tool_calls or text_of(answer.content) != NO_TEXT:
                 return answer
             failure, note = None, ASK_AGAIN
@@ -83,10 +89,10 @@ def asking(
         return _excuse(messages, NO_ANSWER)
     if too_large(failure):
         return _excuse(messages, TOO_LONG)
-    if not _results(messages):
+    if not results(turns(messages)):
         raise failure
     _log.warning("the model gave no answer (%s): the run ends with its results", type(failure).__name__)
-    return _excuse(messages, CANNOT_GO_ON)
+    return _excuse(messages, f"{CANNOT_GO_ON}{_wait(failure)}")
 
 
 def drive(steps: Asking, call: Callable[[list[AnyMessage]], AIMessage]) -> AIMessage:
@@ -182,6 +188,13 @@ def too_large(error: Exception) -> bool:
     return getattr(error, "status_code", None) == 413  # noqa: PLR2004 - HTTP's own number
 
 
+def _wait(error: Exception) -> str:
+    """Say how long the provider asks callers to wait, if it does. Nothing here waits for it."""
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    said = headers.get("retry-after") if isinstance(headers, Mapping) else None
+    return f" The wait is about {said} seconds." if isinstance(said, str) and said.isdecimal() else ""
+
+
 def settle(message: AIMessage) -> AIMessage:
     """Return what a model said as a turn in which every call can be answered exactly once.
 
@@ -220,25 +233,20 @@ def repaired(messages: Sequence[AnyMessage]) -> list[AnyMessage] | None:
     """Return the history with every call answered; None if it is whole.
 
     A run that was killed or cancelled between its calls and their answers leaves a history that no
-    provider takes. What became of those calls is not known, and that is what their answer says. Only
-    the turns before the user's newest message can be so: looking at them costs the same in any thread.
+    provider takes. What became of those calls is not known, and that is what their answer says. Every
+    turn is looked at, since a run can be killed before it has saved the repair of the one before it.
     """
     found: dict[int, list[AnyMessage]] = {}
     answered: set[str] = set()
-    humans = 0
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
         if isinstance(message, ToolMessage):
             answered.add(message.tool_call_id)
-        elif isinstance(message, AIMessage):
+        elif isinstance(message, AIMessage) and message.tool_calls:
             missing = [call for call in message.tool_calls if call["id"] not in answered]
-            if missing and humans:
+            if missing:
                 found[at] = [answer_with(_INTERRUPTED, call["name"], call["id"] or "") for call in missing]
-            answered = set()  # ids may be used again in another turn
-        elif message.type == "human":
-            humans += 1
-            if humans > 1:
-                break
+            answered = set()  # some models give their calls the same ids in every turn
     if not found:
         return None
     whole: list[AnyMessage] = []
@@ -255,24 +263,13 @@ def repaired(messages: Sequence[AnyMessage]) -> list[AnyMessage] | None:
 _INTERRUPTED: Final = Outcome(INTERRUPTED, Reason.TRANSIENT, "tool/interrupted", Effect.UNKNOWN)
 
 
-def _results(messages: Sequence[AnyMessage]) -> dict[str, bool]:
-    """Return the texts that the user must read of this run's calls, and whether each is HTML.
-
-    Those are what was done or refused, and what is not confirmed; of one thing the newest.
-    """
-    newest: dict[object, Outcome] = {}
-    for turn in reversed(list(turns(messages))):
-        for at, (_, answer) in enumerate(turn.answers):
-            outcome = outcome_of(answer)
-            if outcome is not None and (outcome.stop or outcome.effect is Effect.UNKNOWN):
-                subject = outcome.key or (id(turn), at)
-                newest.pop(subject, None)
-                newest[subject] = outcome
-    return {outcome.content: outcome.format == "html" for outcome in newest.values()}
+def not_finished(messages: Sequence[AnyMessage]) -> AIMessage:
+    """Return the text of a run that has no step left: what it has done, and that it goes no further."""
+    return _excuse(messages, NOT_FINISHED)
 
 
 def _excuse(messages: Sequence[AnyMessage], said: str) -> AIMessage:
     """Return a text in place of an answer: what the run has done, and that it goes no further."""
-    texts = {**_results(messages), said: False}
+    texts = {**results(turns(messages)), said: False}
     html = any(texts.values())
     return AIMessage(joined(texts), response_metadata={"excuse": True, "format": "html" if html else "text"})

@@ -27,6 +27,7 @@ from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 
 from orchestration.asking import Asking, adrive, asking, drive, repaired, steps_left
+from orchestration.events import Emitter, Sink
 from orchestration.guards import Guard
 from orchestration.relay import policy_of, polish_request, polished, relay, unstreamed
 from orchestration.router import DEFAULT_POLICY, Decision, StopPolicy, decide
@@ -58,6 +59,7 @@ class _Nodes:
     policy: StopPolicy
     guards: tuple[Guard, ...]
     durable: bool
+    emit: Emitter
 
     def agent(self, state: State, config: RunnableConfig) -> dict[str, Any]:
         whole, steps = self._ask(state, config)
@@ -111,7 +113,10 @@ class _Nodes:
         return decide(state["messages"], policy_of(config, self.policy))
 
     def route_after_tools(self, state: State, config: RunnableConfig) -> str:
-        return self.decide(state, config).route.value
+        decision = self.decide(state, config)
+        # Here and not in finalize: a resumed or replayed run enters that without deciding anew.
+        self.emit(decision, policy_of(config, self.policy), config)
+        return decision.route.value
 
     def finalize(self, state: State, config: RunnableConfig) -> dict[str, Any]:
         return {"messages": [relay(self.decide(state, config))]}
@@ -167,6 +172,7 @@ def build_graph(
     guards: Sequence[Guard] = (),
     checkpointer: Any = None,
     strict: bool = False,
+    sinks: Sequence[Sink] = (),
 ) -> CompiledStateGraph[Any, Any, Any, Any]:
     """Return the compiled graph.
 
@@ -177,9 +183,11 @@ def build_graph(
         guards: Rules of our own.
         checkpointer: What langgraph's ``compile`` takes.
         strict: Raise a tool's exceptions, for tests, in place of answering them.
+        sinks: Where the event of each decision goes: ``orchestration.events``.
 
     Raises:
         ValueError: A tool cannot be prepared; the message says why.
+        TypeError: A sink is no plain function.
     """
     prepared = prepare(tools, guards=guards, policy=policy, strict=strict)
     nodes = _Nodes(
@@ -190,6 +198,7 @@ def build_graph(
         policy=policy,
         guards=tuple(guards),
         durable=bool(checkpointer),
+        emit=Emitter(sinks),
     )
     graph = StateGraph(State)
     graph.add_node("agent", RunnableLambda(nodes.agent, nodes.aagent, name="agent"))

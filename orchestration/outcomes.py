@@ -197,7 +197,7 @@ def plain(value: object, depth: int = DEEPEST) -> JSON:  # noqa: PLR0911 - one l
     if isinstance(value, float):
         return value if isfinite(value) else None
     if isinstance(value, int) and value is not True and value is not False:
-        return value if -LARGEST_INT <= value <= LARGEST_INT else f"{value:.6e}"
+        return value if -LARGEST_INT - 1 <= value <= LARGEST_INT else f"{value:.6e}"
     if value is None or isinstance(value, bool):
         return value
     if depth and isinstance(value, Mapping):

@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.runnables import Runnable
 
+from orchestration.asking import LONGEST_RESULT
 from orchestration.outcomes import text_of
 from orchestration.router import Decision, StopPolicy
 
@@ -34,21 +36,21 @@ def policy_of(config: Mapping[str, Any] | None, policy: StopPolicy) -> StopPolic
     return replace(policy, **changes) if changes else policy
 
 
-def relay(decision: Decision, text: str | None = None) -> AIMessage:
+def relay(decision: Decision, text: str | None = None, usage: UsageMetadata | None = None) -> AIMessage:
     """Return the one message that carries a stop's text to the user.
 
     Its id depends on the turn alone, so that a replay replaces it; its ``response_metadata`` says
-    which of the router's rules stopped the run.
+    which of the router's rules stopped the run, and ``usage`` what a polish has cost.
     """
-    html = any(vote.outcome is not None and vote.outcome.format == "html" for vote in decision.calls)
     return AIMessage(
         content=decision.text if text is None else text,
         id=f"final-{decision.message_id}",
         response_metadata={
             "stopped_by": decision.rule,
             "route": decision.route.value,
-            "format": "html" if html else "text",
+            "format": decision.format,
         },
+        usage_metadata=usage,
     )
 
 
@@ -58,17 +60,24 @@ def unstreamed(model: BaseChatModel) -> Runnable[Any, BaseMessage]:
 
 
 def polish_request(decision: Decision, policy: StopPolicy) -> list[BaseMessage]:
-    """Return what the model is asked in mode ``polish``: the text alone, no history, no tools."""
+    """Return what the model is asked in mode ``polish``: the text alone, no history, no tools.
+
+    Raises:
+        ValueError: The text is longer than a model is sent; cut short it could only be reworded in part.
+    """
+    if len(decision.text) > LONGEST_RESULT:
+        raise ValueError("too long to be reworded: the text stands as it is")
     return [SystemMessage(policy.polish_prompt), HumanMessage(decision.text)]
 
 
 def polished(decision: Decision, answer: BaseMessage) -> AIMessage:
     """Return the reworded text, or the tools' own if the rewording is empty, a call, or lost a number."""
     text = text_of(answer.content) if answer.content else ""
-    kept = _numbers(decision.text) <= _numbers(text)
+    kept = numbers(decision.text) <= numbers(text)
     whole = bool(text.strip()) and not getattr(answer, "tool_calls", None) and kept
-    return relay(decision, text if whole else None)
+    return relay(decision, text if whole else None, getattr(answer, "usage_metadata", None))
 
 
-def _numbers(text: str) -> set[str]:
+def numbers(text: str) -> set[str]:
+    """Return the numbers of a text, as they are written: other words may lose none."""
     return set(re.findall(r"\d+(?:[.,:]\d+)*", text))

@@ -8,14 +8,14 @@ Standard library only: this module is part of the copy set.
 """
 
 from collections import Counter, defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from html import escape
 from typing import Any, Final
 
-from orchestration.outcomes import NOT_CARRIED_OUT, Outcome
-from orchestration.reasons import Reason
+from orchestration.outcomes import NOT_CARRIED_OUT, Format, Outcome
+from orchestration.reasons import Effect, Reason
 
 POLISH_PROMPT: Final = (
     "Rewrite the result below for the customer in two short, friendly sentences. Keep every number, name, "
@@ -162,6 +162,9 @@ class Decision:
     message_id: str | None = field(default=None)
     """Id of the AIMessage that made the calls."""
 
+    format: Format = "text"
+    """How ``text`` is to be shown to a person."""
+
     @property
     def would_stop(self) -> bool:
         """Whether mode ``hard`` ends the run here, whatever this run's mode does."""
@@ -189,16 +192,20 @@ def decide(messages: Sequence[Any], policy: StopPolicy = DEFAULT_POLICY) -> Deci
     votes = _votes(turn, outcomes, earlier, policy)
     rule = _batch(votes, policy.batch)
     goes_on = rule not in STOP_RULES or policy.mode is StopMode.NEVER
-    spent = goes_on and 1 + len(earlier or list(history)) >= policy.max_turns
+    earlier = earlier or (list(history) if goes_on else [])
+    spent = goes_on and 1 + len(earlier) >= policy.max_turns
     if spent and rule not in STOP_RULES:
         rule = "turns_exhausted"
+    # A run that a budget ends was not finished: what its other turns have done stands in no other text.
+    texts = _texts(votes, earlier if spent or rule in BUDGET_RULES else ()) if rule in STOP_RULES else {}
     return Decision(
         route=_route(rule, votes, policy.mode, spent=spent),
         rule=rule,
         because=_because(rule, votes, policy),
-        text=_text(votes) if rule in STOP_RULES else "",
+        text=joined(texts),
         calls=votes,
         message_id=_get(turn.message, "id"),
+        format="html" if any(texts.values()) else "text",
     )
 
 
@@ -358,13 +365,36 @@ _SENTENCES: Final = {
 }
 
 
-def _text(votes: Iterable[Vote]) -> str:
-    """Return the text of a stop: it hides no call of the turn."""
-    texts: dict[str, bool] = {}
+def _texts(votes: Iterable[Vote], earlier: Sequence[Turn]) -> dict[str, bool]:
+    """Return the texts of a stop, and whether each is HTML: no call of the turn is hidden."""
+    asked = {vote.outcome.key for vote in votes if vote.outcome is not None and vote.outcome.key}
+    texts = results(earlier, besides=asked)
     for vote in votes:
         html = vote.outcome is not None and vote.outcome.format == "html"
         texts[vote.text] = html or texts.get(vote.text, False)
-    return joined(texts)
+    return texts
+
+
+def results(newest_first: Iterable[Turn], besides: Collection[str] = ()) -> dict[str, bool]:
+    """Return the texts that the user must read of a run's turns, oldest first, and whether each is HTML.
+
+    Those are what was done or refused, and what is not confirmed; of one thing (``key``) the newest.
+
+    Args:
+        newest_first: The turns, as ``turns`` yields them.
+        besides: Keys of things that a later text speaks of.
+    """
+    newest: dict[object, Outcome] = {}
+    for turn in reversed(list(newest_first)):
+        for at, (_, answer) in enumerate(turn.answers):
+            outcome = outcome_of(answer)
+            if outcome is not None and (outcome.stop or outcome.effect is Effect.UNKNOWN):
+                subject = outcome.key or (id(turn), at)
+                newest.pop(subject, None)
+                newest[subject] = outcome
+    return {
+        outcome.content: outcome.format == "html" for key, outcome in newest.items() if key not in besides
+    }
 
 
 def joined(texts: Mapping[str, bool]) -> str:

@@ -280,7 +280,7 @@ class PreparedTool(BaseTool):
             if (said := guard.check(calls, run).get(at)) is not None:
                 return self._message(Outcome(said, Reason.POLICY_BLOCK, f"guard/{guard.name}"), given)
         if (recorded := self._recorded(own, given.messages)) is not None:
-            return self._message(_sticky(recorded, given.messages), given)
+            return self._message(_sticky(recorded, given.messages, self.name), given)
         return self._bad_arguments(given, arguments)
 
     def _recorded(self, own: Mapping[str, Any], messages: Sequence[Any]) -> Outcome | None:
@@ -321,7 +321,7 @@ class PreparedTool(BaseTool):
             content = cleaned_content(raw.content, self._guards)
             own = {"content": content, "artifact": artifact, "tool_call_id": given.call_id}
             return raw.model_copy(update=own)
-        sticky = _sticky(outcome, given.messages)
+        sticky = _sticky(outcome, given.messages, self.name)
         message = self._message(sticky, given)
         message.artifact |= {
             n: cleaned(plain(v), self._guards) for n, v in raw.artifact.items() if n not in message.artifact
@@ -390,21 +390,28 @@ _SILENT: Final = frozenset(get_args(ErrorType)) - {
 """Kinds of error whose text is pydantic's own and does not repeat the value."""
 
 
-def _sticky(outcome: Outcome, messages: Sequence[Any]) -> Outcome:
-    """Keep ``unknown`` until something proves the thing done: a late success beats any single reply."""
+def _sticky(outcome: Outcome, messages: Sequence[Any], tool: str) -> Outcome:
+    """Keep ``unknown`` until something proves the thing done: a late success beats any single reply.
+
+    A call that was interrupted, or whose tool raised, has no key: it may have been about the same thing.
+    """
     if outcome.key is None or outcome.reason is Reason.COMPLETED or outcome.effect is Effect.UNKNOWN:
         return outcome
-    earlier = next((seen for seen in _outcomes(messages) if seen.key == outcome.key), None)
-    if earlier is None or earlier.effect is not Effect.UNKNOWN:
-        return outcome
-    return replace(outcome, effect=Effect.UNKNOWN, content=f"{outcome.content} {EARLIER_UNCONFIRMED}")
+    for name, seen in _outcomes(messages):
+        keyless = seen.key is None and seen.effect is Effect.UNKNOWN and name == tool
+        if keyless or seen.key == outcome.key:
+            if seen.effect is not Effect.UNKNOWN:
+                return outcome
+            said = f"{outcome.content} {EARLIER_UNCONFIRMED}"
+            return replace(outcome, effect=Effect.UNKNOWN, content=said)
+    return outcome
 
 
-def _outcomes(messages: Sequence[Any]) -> Iterator[Outcome]:
-    """Yield every readable outcome of the thread, the newest first."""
+def _outcomes(messages: Sequence[Any]) -> Iterator[tuple[str | None, Outcome]]:
+    """Yield every readable outcome of the thread with its tool's name, the newest first."""
     for message in reversed(messages):
         if isinstance(message, ToolMessage) and (outcome := outcome_of(message)) is not None:
-            yield outcome
+            yield message.name, outcome
 
 
 def cleaned_content(content: Any, guards: Sequence[Guard]) -> Any:

@@ -3,18 +3,16 @@
 import asyncio
 import json
 import logging
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from importlib.util import find_spec
+from collections.abc import Sequence
+from dataclasses import dataclass
 from itertools import permutations, product
 from time import sleep
 from typing import Annotated, Any
 
 import pytest
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.messages.utils import convert_to_openai_messages
-from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, tool
+from langchain_core.tools import InjectedToolCallId, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END
 from langgraph.types import Command, interrupt
@@ -24,147 +22,25 @@ from orchestration import Effect, Outcome, Reason, StopPolicy
 from orchestration.graph import build_graph
 from orchestration.guards import Guard, allow, mask, spend_cap
 from orchestration.outcomes import NOT_CARRIED_OUT, text_of
-
-NO_LANGCHAIN = "langchain is not installed here: there is no create_agent to test"
-needs_langchain = pytest.mark.skipif(find_spec("langchain") is None, reason=NO_LANGCHAIN)
-
-SECRET = "4242 4242"  # noqa: S105 - planted, to be looked for
-CARD = re.compile(r"\d{4} \d{4}")
-
-PAID = Outcome("Paid 1999 for cart 7.", Reason.COMPLETED, "pay/ok", Effect.APPLIED, key="k")
-BUSY = Outcome("Busy, nothing was charged.", Reason.TRANSIENT, "pay/busy")
-DECLINED = Outcome("The card was declined.", Reason.FATAL, "pay/declined")
-BLOCKED = Outcome("This payment is not possible.", Reason.POLICY_BLOCK, "pay/risk")
-REASONS = {outcome.reason.value: outcome for outcome in (PAID, BUSY, DECLINED, BLOCKED)}
-
-Args = dict[str, Any]
-Build = Callable[..., Any]
-
-
-@dataclass
-class Runtime:
-    """One of the two ways to build a run, and one of the four to run it."""
-
-    name: str
-    build: Build
-    way: str = "invoke"
-
-    def __call__(self, app: Any, given: Any = "Pay.", **configurable: Any) -> list[AnyMessage]:
-        """Run, and return the messages at the end."""
-        return drive(self.way, app, given, configurable)
-
-
-def drive(way: str, app: Any, given: Any, configurable: Args) -> list[AnyMessage]:
-    """Run in one of the four ways, and return the messages at the end."""
-    state = {"messages": [("user", given)]} if isinstance(given, str) else given
-    config: Any = {"configurable": configurable}
-
-    async def last() -> Any:
-        return [each async for each in app.astream(state, config, stream_mode="values")][-1]
-
-    if way == "invoke":
-        ended = app.invoke(state, config)
-    elif way == "ainvoke":
-        ended = asyncio.run(app.ainvoke(state, config))
-    elif way == "stream":
-        *_, ended = app.stream(state, config, stream_mode="values")
-    else:
-        ended = asyncio.run(last())
-    messages: list[AnyMessage] = ended["messages"]
-    return messages
-
-
-def agent_build() -> Build:
-    """Return ``build_agent``, or skip where it cannot be."""
-    if find_spec("langchain") is None:
-        pytest.skip(NO_LANGCHAIN)
-    from orchestration.agent import build_agent
-
-    return build_agent
-
-
-@pytest.fixture(params=["graph", "agent"])
-def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """Each runtime, run by ``invoke``."""
-    return Runtime(request.param, build_graph if request.param == "graph" else agent_build())
-
-
-@pytest.fixture(params=["invoke", "ainvoke", "stream", "astream"])
-def anyhow(request: pytest.FixtureRequest, runtime: Runtime) -> Runtime:
-    """Each runtime in each way."""
-    return Runtime(runtime.name, runtime.build, request.param)
-
-
-@pytest.fixture(params=["invoke", "ainvoke"])
-def both(request: pytest.FixtureRequest, runtime: Runtime) -> Runtime:
-    """Each runtime, sync and async."""
-    return Runtime(runtime.name, runtime.build, request.param)
-
-
-@dataclass
-class Till:
-    """A tool that answers from a list, and remembers what it was asked."""
-
-    outcomes: Sequence[Outcome | Exception]
-    name: str = "pay"
-    asked: list[Args] = field(default_factory=list)
-
-    @property
-    def tool(self) -> BaseTool:
-        """The tool."""
-
-        def pay(cart: str = "a", amount: int = 5, note: str = "") -> tuple[str, Any]:
-            """Pay for a cart."""
-            self.asked.append({"cart": cart, "amount": amount, "note": note})
-            outcome = self.outcomes[min(len(self.asked), len(self.outcomes)) - 1]
-            if isinstance(outcome, Exception):
-                raise outcome
-            return outcome.as_tool_result()
-
-        declared = {"amount": "amount", "free_text": ["note"]}
-        return StructuredTool.from_function(
-            pay, name=self.name, response_format="content_and_artifact", metadata=declared
-        )
-
-
-def call(name: str = "pay", call_id: str | None = "c0", **args: Any) -> Any:
-    """Return a call."""
-    return {"name": name, "args": args, "id": call_id, "type": "tool_call"}
-
-
-def turn(*calls: Any, message_id: str | None = None, **fields: Any) -> AIMessage:
-    """Return a turn with these calls."""
-    return AIMessage("", tool_calls=list(calls), id=message_id, **fields)
-
-
-def garbled(name: str = "pay", call_id: str | None = "g0", args: str | None = "{") -> Any:
-    """Return a call whose arguments are no JSON."""
-    return {"name": name, "args": args, "id": call_id, "error": None, "type": "invalid_tool_call"}
-
-
-def assert_valid(messages: Sequence[AnyMessage]) -> None:
-    """Assert that every call is answered once, directly after its turn and in call order (O3)."""
-    due: list[str | None] = []
-    for message in messages:
-        if isinstance(message, ToolMessage):
-            assert due, f"nobody asked for {message!r}"
-            assert due.pop(0) == message.tool_call_id
-            continue
-        assert [] == due, f"{due} are not answered before {message!r}"
-        if isinstance(message, AIMessage):
-            assert [] == message.invalid_tool_calls
-            due = [each["id"] for each in message.tool_calls]
-            assert len(due) == len(set(due))
-            assert all(due)
-    assert isinstance(messages[-1], AIMessage)
-    assert messages[-1].content
-
-
-def rule_of(message: AnyMessage) -> str | None:
-    """Return the rule that stopped the run, None if the model had the last word."""
-    rule: str | None = message.response_metadata.get("stopped_by")
-    return rule
-
+from tests.runtimes import (
+    BUSY,
+    CARD,
+    NO_LANGCHAIN,
+    PAID,
+    REASONS,
+    SECRET,
+    Runtime,
+    Till,
+    agent_build,
+    assert_valid,
+    call,
+    drive,
+    endless,
+    garbled,
+    needs_langchain,
+    rule_of,
+    turn,
+)
 
 # One call
 
@@ -470,11 +346,6 @@ def test_only_good_news_is_polished(reason: str, runtime: Runtime) -> None:
 
 
 # Endings
-
-
-def endless(*calls: Any) -> list[AIMessage]:
-    """Return 30 turns, each with these calls."""
-    return [turn(*({**each, "id": f"{each['id']}-{at}"} for each in calls)) for at in range(30)]
 
 
 @pytest.mark.parametrize("mode", ["hard", "polish", "never"])
