@@ -6,8 +6,9 @@ fake of Groq's wire, or over Groq's own with ``live``.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib import import_module
+from importlib.util import find_spec
 from itertools import count
 from typing import Any, Literal, TypeAlias
 
@@ -19,11 +20,21 @@ from domains.found import DOMAINS
 from domains.scenario import Ask, Forced, Scenario, Turn
 from mocks.groq import GroqMock
 from mocks.vendor import Fault, Vendor
-from orchestration.relay import SYSTEM_PROMPT
-from orchestration.router import DEFAULT_POLICY, StopPolicy, decide, outcome_of
+from orchestration.relay import SYSTEM_PROMPT, numbers
+from orchestration.router import (
+    BUDGET_RULES,
+    DEFAULT_POLICY,
+    Decision,
+    Route,
+    StopMode,
+    StopPolicy,
+    decide,
+    outcome_of,
+)
 
 Runtime: TypeAlias = Literal["graph", "agent"]
-RUNTIMES: tuple[Runtime, ...] = ("graph", "agent")
+RUNTIMES: tuple[Runtime, ...] = ("graph", "agent") if find_spec("langchain") else ("graph",)
+"""The runtimes that can be built here: without langchain there is no create_agent."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,6 +139,8 @@ def play(
 ) -> Played:
     """Play a scenario on one runtime and compare it with what it says must happen.
 
+    It is written for mode ``hard``; ``expected`` says what must come of it in another.
+
     Args:
         scenario: What to play.
         runtime: On which of the two.
@@ -149,11 +162,12 @@ def play(
         tools = [tool for name, clients in with_clients.items() for tool in DOMAINS[name].tools(**clients)]
         wire = GroqMock(turns=[_said(step, ids) for step in turn.script], narration=turn.narration)
         agent = build(runtime, live or wire.model(), tools, policy)
-        steps, messages = _run(agent, [*history, HumanMessage(turn.user)], use_async=use_async)
+        steps, messages = walk(agent, [*history, HumanMessage(turn.user)], use_async=use_async)
         new = messages[len(history) + 1 :]
         calls = [m for m in new if isinstance(m, ToolMessage)]
         asked = steps.count("agent") + steps.count("polish") if live else wire.calls
-        found = _claims(new, steps) if live else _compare(turn, steps, asked, calls, messages, wire)
+        wanted = expected(turn, policy.mode)
+        found = _claims(new, steps, policy) if live else _compare(wanted, steps, asked, calls, messages, wire)
         surprises += [f"turn {at}: {line}" if len(scenario.turns) > 1 else line for line in found]
         history, path, answers, model_calls = messages, path + steps, answers + calls, model_calls + asked
     surprises += [
@@ -178,6 +192,25 @@ def play(
     )
 
 
+def expected(turn: Turn, mode: StopMode) -> Turn:
+    """Return what must come of a turn in a mode.
+
+    In ``never`` a stop, but for one by a budget, goes back to the model: one call more, and its narration
+    is what the user reads. In ``polish`` a turn of nothing but good news costs that call too; the narration
+    counts if it holds every number of the tools' text. All the rest is as in ``hard``.
+    """
+    if turn.stopped_by is None or turn.stopped_by in BUDGET_RULES:
+        return turn
+    if mode is StopMode.NEVER:
+        return replace(turn, path=(*turn.path[:-1], "agent"), stopped_by=None, final=turn.narration)
+    last = turn.reasons[-len(turn.script[-1]) :]
+    if mode is StopMode.POLISH and {*last} == {"completed"}:
+        kept = numbers(turn.final) <= numbers(turn.narration)
+        final = turn.narration if kept else turn.final
+        return replace(turn, path=(*turn.path[:-1], "polish"), final=final)
+    return turn
+
+
 def _said(step: tuple[Ask, ...] | str, ids: Iterator[int]) -> AIMessage:
     if isinstance(step, str):
         return AIMessage(step)
@@ -185,7 +218,7 @@ def _said(step: tuple[Ask, ...] | str, ids: Iterator[int]) -> AIMessage:
     return AIMessage("", tool_calls=calls)
 
 
-def _run(
+def walk(
     agent: CompiledStateGraph[Any, Any, Any, Any], messages: list[AnyMessage], *, use_async: bool
 ) -> tuple[list[str], list[AnyMessage]]:
     """Return the path and the history of one run."""
@@ -224,7 +257,11 @@ def _stopped_by(message: AnyMessage) -> str | None:
 
 def _tokens(messages: Sequence[AnyMessage]) -> dict[str, int | None]:
     """Sum the usage; one reply that does not say makes the sum unknown, never smaller."""
-    said = [m.usage_metadata for m in messages if isinstance(m, AIMessage) and _stopped_by(m) is None]
+    said = [
+        m.usage_metadata
+        for m in messages
+        if isinstance(m, AIMessage) and (_stopped_by(m) is None or m.usage_metadata)  # a polish costs, too
+    ]
     whole = all(usage is not None for usage in said)
     return {
         name: sum(usage[f"{name}_tokens"] for usage in said if usage) if whole else None  # type: ignore[literal-required]
@@ -261,7 +298,7 @@ def _shown(value: object) -> str:
     return " > ".join(map(str, value)) or "nothing" if isinstance(value, tuple) else repr(value)
 
 
-def _claims(new: Sequence[AnyMessage], path: list[str]) -> Iterator[str]:
+def _claims(new: Sequence[AnyMessage], path: list[str], policy: StopPolicy) -> Iterator[str]:
     """Check what must hold whatever a real model says: a stop asks it no more, a transient turn does."""
     for at, message in enumerate(new):
         if not (isinstance(message, AIMessage) and message.tool_calls):
@@ -269,12 +306,22 @@ def _claims(new: Sequence[AnyMessage], path: list[str]) -> Iterator[str]:
         answered = (
             at + 1 + sum(1 for each in new[at + 1 : at + 1 + len(message.tool_calls)] if each.type == "tool")
         )
-        decision = decide(new[:answered])
+        decision = decide(new[:answered], policy)
         then = new[answered] if answered < len(new) else None
-        relayed = then is not None and _stopped_by(then) is not None
-        if decision.would_stop and not (relayed and then is not None and then.content == decision.text):
-            yield f"after {decision.rule}: expected the tool's own text and no model call"
-        if not decision.would_stop and (then is None or relayed):
-            yield f"after {decision.rule}: expected another turn of the model"
+        if (claim := _broken(decision, then)) is not None:
+            yield f"after {decision.rule}: expected {claim}"
     if "tools" not in path:
         yield "the model called no tool"
+
+
+def _broken(decision: Decision, then: AnyMessage | None) -> str | None:
+    """Return what had to follow a decision; None if it did."""
+    relayed = then is not None and _stopped_by(then) is not None
+    if decision.route is Route.AGENT:
+        return "another turn of the model" if then is None or relayed else None
+    if then is None or not relayed:
+        return "no other turn of the model"
+    if decision.route is Route.POLISH:
+        kept = numbers(decision.text) <= numbers(str(then.content))
+        return None if kept else "every number of the tool's text"
+    return None if then.content == decision.text else "the tool's own text"

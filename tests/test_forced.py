@@ -55,10 +55,9 @@ def test_forced(domain: str, reason: Reason, runtime: Runtime) -> None:
 @pytest.mark.parametrize("reason", Reason)
 @pytest.mark.parametrize("domain", DOMAINS)
 def test_transcript(domain: str, reason: Reason, golden: Callable[[str, dict[str, Any]], None]) -> None:
-    """The transcript is the golden one, the same on both runtimes."""
-    graph, agent = (_transcript(run(domain, reason, runtime)[1]) for runtime in RUNTIMES)
-    assert graph == agent
-    golden(f"forced/{domain}-{reason}", {"messages": graph})
+    """The transcript is the golden one, on every runtime."""
+    for runtime in RUNTIMES:
+        golden(f"forced/{domain}-{reason}", {"messages": _transcript(run(domain, reason, runtime)[1])})
 
 
 def _transcript(history: list[AnyMessage]) -> list[dict[str, Any]]:
