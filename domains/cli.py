@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import sqlite3
 import sys
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
@@ -20,8 +21,11 @@ from rich.markup import escape
 from rich.table import Table
 
 from domains.found import DOMAINS, scenarios
+from orchestration.router import StopMode, StopPolicy
 
 if TYPE_CHECKING:
+    from domains.check import Report
+    from domains.compare import Compared
     from domains.explain import Read
     from domains.mapping import RuleBook
     from domains.runner import Played
@@ -62,6 +66,13 @@ class OnRuntime(StrEnum):
     BOTH = "both"
 
 
+class OneRuntime(StrEnum):
+    """Where to talk."""
+
+    GRAPH = "graph"
+    AGENT = "agent"
+
+
 @app.command("list")
 def list_() -> None:
     """List the domains and their scenarios."""
@@ -93,6 +104,10 @@ def run(
         ),
     ] = None,
     runtime: Annotated[OnRuntime, typer.Option(help="Which runtime plays them.")] = OnRuntime.GRAPH,
+    mode: Annotated[
+        StopMode,
+        typer.Option(help="What a stop does: end the run, have good news reworded, or ask the model."),
+    ] = StopMode.HARD,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array and nothing else.")] = False,
     live: Annotated[
         bool,
@@ -105,14 +120,18 @@ def run(
         typer.Option(help="The Groq model to ask with --live.", show_default="openai/gpt-oss-120b"),
     ] = None,
 ) -> None:
-    """Play scenarios and compare what happens with what must happen. Exits 1 on a surprise."""
+    """Play scenarios and compare what happens with what must happen. Exits 1 on a surprise.
+
+    They are written for mode hard. In never each stop must go back to the model, whose words then end the
+    turn; in polish, good news must cost a call more and keep every number.
+    """
     chosen = _chosen(globs or [])
     if model and not live:
         _refuse("--model goes with --live.")
     asked = _groq(model) if live else None
     runtimes = ["graph", "agent"] if runtime is OnRuntime.BOTH else [runtime.value]
     play = _play_live if live else _play
-    played = play(chosen, runtimes, asked, quiet=as_json)
+    played = play(chosen, runtimes, asked, quiet=as_json, mode=mode)
     if as_json:
         typer.echo(json.dumps([one.row() for one in played], ensure_ascii=False, indent=2))
     else:
@@ -181,6 +200,182 @@ def rules(
             typer.echo(_markdown(name, rows))
         else:
             _print_rules(name, rows)
+
+
+@app.command()
+def compare(
+    globs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="GLOB", help="Which scenarios, as for `run`. None: all of them."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+) -> None:
+    """Play scenarios in five wirings, from the plain loop to the router, side by side.
+
+    Exits 1 if a scenario does not go as written in mode hard.
+    """
+    compared = _compared(_chosen(globs or []), quiet=as_json)
+    if as_json:
+        from domains.compare import as_dict
+
+        typer.echo(json.dumps(as_dict(compared), ensure_ascii=False, indent=2))
+    else:
+        _print_compared(compared)
+    raise typer.Exit(_surprises(compared))
+
+
+@app.command()
+def report(
+    globs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="GLOB", help="Which scenarios, as for `run`. None: all of them."),
+    ] = None,
+    to: Annotated[
+        str, typer.Option("-o", "--output", metavar="FILE", help="Where to write; - is stdout.")
+    ] = "report.html",
+) -> None:
+    """Write one HTML page: what was said, what was decided and why, and what routing saves.
+
+    Exits 1 if a scenario does not go as written.
+    """
+    chosen = _chosen(globs or [])
+    compared = _compared(chosen, quiet=False)
+    played = _play(chosen, ["graph"], None, quiet=False)
+    from domains.report import page
+
+    html = page(chosen, played, compared)
+    try:
+        typer.echo(html, nl=False) if to == "-" else Path(to).write_text(html, "utf-8", newline="\n")
+    except OSError as error:
+        _refuse(f"cannot write {to}: {error.strerror}.")
+    if to != "-":
+        err.print(
+            f"Wrote {escape(to)}: {len(html.encode()) // 1024} KiB, opens without a network.", soft_wrap=True
+        )
+    for one in played:
+        for surprise in one.surprises:
+            err.print(f"[red]{one.scenario}[/]: {escape(surprise)}", soft_wrap=True)
+    raise typer.Exit(0 if all(one.ok for one in played) else 1)
+
+
+@app.command()
+def check(
+    subjects: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="NAME|MODULE:TOOL",
+            help="Domains, or tools of your own (or functions that return tools). None: all domains.",
+        ),
+    ] = None,
+    args: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON",
+            help="Arguments of one ordinary call of a MODULE:TOOL, in place of its metadata['sample']. It is "
+            "called several times: point it at a fake or a sandbox.",
+        ),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array and nothing else.")] = False,
+) -> None:
+    """Hold tools against the contract, and say what to change. Exits 1 if there is something.
+
+    What cannot be checked is named, with what a tool must declare for it.
+    """
+    sample = None if args is None else _arguments(args)
+    from domains import check as kit
+
+    try:
+        found = [case for each in subjects or DOMAINS for case in kit.cases(each, sample)]
+    except kit.Refused as error:
+        _refuse(str(error))
+    reports = [kit.check(case) for case in found]
+    if as_json:
+        typer.echo(json.dumps([each.row() for each in reports], ensure_ascii=False, indent=2))
+    else:
+        for each in reports:
+            _print_checked(each)
+    raise typer.Exit(1 if any(each.findings for each in reports) else 0)
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        read = json.loads(text)
+    except ValueError as error:
+        _refuse(f"--args is no JSON ({error}).")
+    if not isinstance(read, dict):
+        _refuse("--args must be a JSON object: name -> value.")
+    return read
+
+
+def _print_checked(report: "Report") -> None:
+    from domains.check import CHECKS
+
+    wrong = len(report.findings)
+    said = (
+        "[red]1 finding[/]" if wrong == 1 else f"[red]{wrong} findings[/]" if wrong else "[green]all hold[/]"
+    )
+    rest = f", [yellow]{len(report.not_run)} not run[/]" if report.not_run else ""
+    out.print(
+        f"[bold]{escape(report.subject)}[/]: {len(report.held)} of {len(CHECKS)} checks hold, {said}{rest}"
+    )
+    table = Table(box=None, show_header=False, padding=(0, 1, 0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column(overflow="fold", ratio=1)
+    for each in CHECKS:
+        if each.name in report.held:
+            table.add_row("[green]ok[/]", each.name, each.proves)
+        elif lacks := report.not_run.get(each.name):
+            table.add_row("[yellow]--[/]", each.name, f"not run; declare {escape(lacks)}")
+        for finding in report.findings:
+            if finding.check == each.name:
+                text = f"{escape(finding.wrong)}.\n[bold]{escape(finding.change)}.[/]"
+                table.add_row("[red]NO[/]", each.name, text)
+    out.print(table)
+
+
+@app.command()
+def chat(
+    thread: Annotated[str, typer.Option(help="Which conversation; the same id goes on with it.")] = "default",
+    live: Annotated[
+        bool,
+        typer.Option(
+            "--live", help="Ask Groq in place of a script; needs GROQ_API_KEY. The vendors stay fakes."
+        ),
+    ] = False,
+    runtime: Annotated[OneRuntime, typer.Option(help="Which runtime runs it.")] = OneRuntime.GRAPH,
+    store: Annotated[
+        Path | None,
+        typer.Option(
+            dir_okay=False,
+            help="The SQLite file that keeps it.",
+            show_default="domains/chat.sqlite in $XDG_STATE_HOME, or %LOCALAPPDATA%",
+        ),
+    ] = None,
+) -> None:
+    """Talk in the terminal, and go on after a restart. Exits 1 if a turn had no answer.
+
+    Ctrl-C stops a turn and keeps the conversation, Ctrl-D ends it. The vendors are fakes, and remember.
+    """
+    if not thread.strip():
+        _refuse("--thread needs an id.")
+    model = _groq(None) if live else None
+    from domains.chat import INSTALL, KNOWN, Chat, Clerk, can_keep, default_store
+
+    keeps = can_keep()
+    if store is not None and not keeps:
+        _refuse(f"--store needs an extra: {INSTALL}")
+    path = (store or default_store()) if keeps else None
+    where = f"kept in {path}" if path else f"not kept: {INSTALL} makes it survive a restart"
+    err.print(f"thread {thread}, {where}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    if model is None:
+        err.print(f"a script answers: {KNOWN}", style="dim", markup=False, highlight=False, soft_wrap=True)
+    talk = Chat(thread=thread, runtime=runtime.value, store=path, model=model or Clerk(), out=out, err=err)
+    try:
+        answered = talk.run()
+    except (sqlite3.Error, OSError) as error:
+        _refuse(f"cannot use {path}: {error}.")
+    raise typer.Exit(0 if answered else 1)
 
 
 def _book(name: str) -> "RuleBook":
@@ -284,7 +479,14 @@ def _markdown(name: str, rows: list[dict[str, Any]]) -> str:
     return "\n".join([*lines, ""])
 
 
-def _play(chosen: "Sequence[Scenario]", runtimes: list[str], asked: Any, *, quiet: bool) -> "list[Played]":
+def _play(
+    chosen: "Sequence[Scenario]",
+    runtimes: list[str],
+    asked: Any,
+    *,
+    quiet: bool,
+    mode: StopMode = StopMode.HARD,
+) -> "list[Played]":
     from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("playing"), MofNCompleteColumn(), TextColumn("{task.description}"))
@@ -292,22 +494,23 @@ def _play(chosen: "Sequence[Scenario]", runtimes: list[str], asked: Any, *, quie
         task = progress.add_task("loading the runtimes", total=len(chosen) * len(runtimes))
         from domains.runner import play
 
+        policy = StopPolicy(mode=mode)
         played = []
         for scenario in chosen:
             for runtime in runtimes:
                 progress.update(task, description=scenario.id)
-                played.append(play(scenario, runtime, live=asked))  # type: ignore[arg-type]
+                played.append(play(scenario, runtime, policy=policy, live=asked))  # type: ignore[arg-type]
                 progress.advance(task)
     return played
 
 
 def _play_live(
-    chosen: "Sequence[Scenario]", runtimes: list[str], asked: Any, *, quiet: bool
+    chosen: "Sequence[Scenario]", runtimes: list[str], asked: Any, *, quiet: bool, mode: StopMode
 ) -> "list[Played]":
     from groq import GroqError
 
     try:
-        return _play(chosen, runtimes, asked, quiet=quiet)
+        return _play(chosen, runtimes, asked, quiet=quiet, mode=mode)
     except GroqError as error:  # its text may name an organisation
         status = getattr(error, "status_code", None)
         said = "could not be asked" if status is None else f"answered {status}"
@@ -385,3 +588,65 @@ def _merged(played: "Sequence[Played]") -> "Iterator[tuple[Played, str]]":
             yield same[0], "both" if len(same) > 1 else same[0].runtime
         else:
             yield from ((one, one.runtime) for one in same)
+
+
+def _compared(chosen: "Sequence[Scenario]", *, quiet: bool) -> "list[Compared]":
+    from rich.progress import Progress, TextColumn
+
+    text = TextColumn("comparing {task.description}")
+    with Progress(text, console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
+        task = progress.add_task("(loading the runtimes)", total=None)
+        from domains.compare import compare as compare_
+
+        return compare_(chosen, on_play=lambda name: progress.update(task, description=name))
+
+
+def _surprises(compared: "Sequence[Compared]") -> int:
+    """Say what did not go as written, and return the exit code."""
+    for one in compared:
+        for surprise in one.surprises:
+            err.print(f"[red]{one.scenario} in {one.wiring}[/]: {escape(surprise)}", soft_wrap=True)
+    return int(any(one.surprises for one in compared))
+
+
+def _print_compared(compared: "Sequence[Compared]") -> None:
+    from domains.compare import Wiring, Wrong, figures, of_plays
+
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table.add_column("")
+    for wiring in Wiring:
+        table.add_column(wiring.value, justify="right")
+    totals = [figures(of_plays(compared, wiring)) for wiring in Wiring]
+    for name in ("model_calls", "input_tokens", "output_tokens", "vendor_calls"):
+        label = name.replace("_", " ") + (", approx." if "tokens" in name else "")
+        table.add_row(label, *("unknown" if each[name] is None else f"{each[name]:,}" for each in totals))
+    table.add_section()
+    table.add_row("[bold]wrong answers[/]", *(_bad(sum(each["wrong"].values())) for each in totals))
+    for kind in Wrong:
+        table.add_row(f"  {kind.value}", *(_bad(each["wrong"][kind.value]) for each in totals))
+    out.print(table)
+
+    rows = [compared[at : at + len(Wiring)] for at in range(0, len(compared), len(Wiring))]
+    differing = [row for row in rows if len({json.dumps(_cost(each)) for each in row}) > 1]
+    table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
+    table.add_column("model calls, and what was wrong", no_wrap=True)
+    for wiring in Wiring:
+        table.add_column(wiring.value, justify="right")
+    for row in differing:
+        table.add_row(f"[cyan]{row[0].scenario}[/]", *(_cell(each) for each in row))
+    out.print(table)
+    same = len(rows) - len(differing)
+    out.print(f"Scenarios: {len(rows)}, {same} of them alike in all wirings. Tokens are approximate.")
+
+
+def _bad(number: int) -> str:
+    return f"[red]{number}[/]" if number else "[dim]0[/]"
+
+
+def _cost(one: "Compared") -> tuple[int, list[str]]:
+    return sum(each.model_calls for each in one.heard), sorted(one.wrong)
+
+
+def _cell(one: "Compared") -> str:
+    calls, wrong = _cost(one)
+    return "\n".join([str(calls), *(f"[red]{kind}[/]" for kind in wrong)])
