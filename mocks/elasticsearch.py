@@ -111,7 +111,7 @@ class _RefusedError(Exception):
         self.body = body
 
 
-def error_body(status: int, kind: str, reason: str, **more: Any) -> dict[str, Any]:  # noqa: ANN401
+def error_body(status: int, kind: str, reason: str, **more: Any) -> dict[str, Any]:
     """Return the body of an error; `more` are JSON values that stand beside the reason."""
     root = {"type": kind, "reason": reason, **more}
     return {"error": {"root_cause": [root], **root}, "status": status}
@@ -235,7 +235,7 @@ def _found(
     return {"took": 1, "timed_out": timed_out, "_shards": dict(_SHARDS), "hits": found}
 
 
-def _refused(status: int, kind: str, reason: str, **more: Any) -> _RefusedError:  # noqa: ANN401
+def _refused(status: int, kind: str, reason: str, **more: Any) -> _RefusedError:
     return _RefusedError(status, error_body(status, kind, reason, **more))
 
 
@@ -352,8 +352,7 @@ class _Terms:
         """Bind it to the documents that say how rare a word is."""
         have = [set(self._all(document)) for document in corpus]
         rare = {
-            word: math.log(1 + len(have) / (1 + sum(word in words for words in have)))
-            for word in self.words
+            word: math.log(1 + len(have) / (1 + sum(word in words for words in have))) for word in self.words
         }
 
         def score(document: Document) -> float | None:
@@ -364,9 +363,7 @@ class _Terms:
                 for name, boost in self.fields.items()
                 for word in hit.intersection(_words(_text(document, name)))
             )
-            value += sum(
-                any(word.startswith(begin) for word in everything) for begin in self.prefixes
-            )
+            value += sum(any(word.startswith(begin) for word in everything) for begin in self.prefixes)
             value += sum(_holds(everything, phrase) for phrase in self.phrases)
             short = self.every and len(hit) < len(set(self.words))
             missing = not all(_holds(everything, phrase) for phrase in self.phrases)
@@ -624,9 +621,7 @@ def _words_of(clause: object) -> list[str]:
     return _words(clause) if isinstance(clause, str) else []
 
 
-def _highlight(
-    document: Document, fields: Mapping[str, Any], words: set[str]
-) -> dict[str, list[str]]:
+def _highlight(document: Document, fields: Mapping[str, Any], words: set[str]) -> dict[str, list[str]]:
     """Mark the words in each asked field; like the vendor, it escapes nothing else."""
 
     def mark(found: re.Match[str]) -> str:

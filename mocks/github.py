@@ -118,7 +118,7 @@ class GitHubMock(Vendor):
     url: ClassVar[str] = "https://api.github.com"
     json_type: ClassVar[str] = "application/json; charset=utf-8"
 
-    def __init__(  # noqa: PLR0913  independent switches of one imitation
+    def __init__(
         self,
         *,
         faults: Iterable[Fault] = (),
@@ -147,9 +147,12 @@ class GitHubMock(Vendor):
 
     def open_issues(self, repository: str = "acme/support") -> list[Issue]:
         """Return the open issues, oldest first, pull requests left out."""
-        return [
-            issue for issue in self.issues(repository) if issue.state == "open" and not issue.pull
-        ]
+        return [issue for issue in self.issues(repository) if issue.state == "open" and not issue.pull]
+
+    def done(self) -> int:
+        """Return how many issues are open, in all repositories."""
+        with self._lock:
+            return sum(len(self.open_issues(name)) for name in self._issues)
 
     def issues(self, repository: str = "acme/support") -> list[Issue]:
         """Return every issue and pull request of a repository, oldest first."""

@@ -75,9 +75,7 @@ class GroqMock:
     `narration` answers every call after the last turn; without it such a call is `OutOfScript`.
     """
 
-    def __init__(
-        self, turns: Sequence[Turn] = (), *, narration: AIMessage | str | None = None
-    ) -> None:
+    def __init__(self, turns: Sequence[Turn] = (), *, narration: AIMessage | str | None = None) -> None:
         """Take the script; nothing is sent or opened before a client is made."""
         self._script: Script[Turn, Json] = Script(
             turns,
@@ -114,7 +112,7 @@ class GroqMock:
         """Return an async client that can reach this mock and nothing else."""
         return httpx.AsyncClient(transport=httpx.MockTransport(self._send))
 
-    def model(self, **kwargs: Any) -> ChatGroq:  # noqa: ANN401 - the fields of ChatGroq
+    def model(self, **kwargs: Any) -> ChatGroq:
         """Return the real client on this mock; keywords are fields of `ChatGroq` and win.
 
         It does not retry unless it is told to: a retry would take a turn of the script.
@@ -187,8 +185,7 @@ def approximate_tokens(text: str) -> int:
 def tool_use_failed(failed_generation: str = "<function=search>{query: books}") -> httpx.Response:
     """Return the 400 for a call the model wrote as text; the text is not meant for anybody."""
     message = (
-        "Failed to call a function. Please adjust your prompt. "
-        "See 'failed_generation' for more details."
+        "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more details."
     )
     return _error(
         400,
@@ -291,9 +288,7 @@ def _text(turn: AIMessage) -> str:
     # Not turn.text: a method on langchain-core 0.3, a property from 1.0 on.
     if isinstance(turn.content, str):
         return turn.content
-    return "".join(
-        block if isinstance(block, str) else str(block.get("text", "")) for block in turn.content
-    )
+    return "".join(block if isinstance(block, str) else str(block.get("text", "")) for block in turn.content)
 
 
 def _usage(body: Json, message: Json) -> dict[str, int]:

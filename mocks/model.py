@@ -126,7 +126,7 @@ class ScriptedModel(BaseChatModel):
         turns: Sequence[AIMessage | Exception] = (),
         *,
         narration: AIMessage | str | None = None,
-        **kwargs: Any,  # noqa: ANN401 - the fields of BaseChatModel, passed on as they are
+        **kwargs: Any,
     ) -> None:
         """Take the script; every other keyword is a field of `BaseChatModel`."""
         super().__init__(**kwargs)
@@ -170,7 +170,7 @@ class ScriptedModel(BaseChatModel):
         tools: Sequence[dict[str, Any] | type | Callable[..., Any] | BaseTool],
         *,
         tool_choice: str | None = None,
-        **kwargs: Any,  # noqa: ANN401 - as the base class has it
+        **kwargs: Any,
     ) -> Runnable[LanguageModelInput, AIMessage]:
         """Bind tools as a provider does; the calls made with them are recorded here."""
         return self.bind(
@@ -188,7 +188,7 @@ class ScriptedModel(BaseChatModel):
         messages: list[BaseMessage],
         stop: list[str] | None = None,  # noqa: ARG002 - the base class's signature
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> ChatResult:
         return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs))])
 
@@ -197,7 +197,7 @@ class ScriptedModel(BaseChatModel):
         messages: list[BaseMessage],
         stop: list[str] | None = None,  # noqa: ARG002
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> ChatResult:
         # The default would take a thread for each call; a script has nothing to wait for.
         return ChatResult(generations=[ChatGeneration(message=self._answer(messages, kwargs))])
@@ -207,7 +207,7 @@ class ScriptedModel(BaseChatModel):
         messages: list[BaseMessage],
         stop: list[str] | None = None,  # noqa: ARG002
         run_manager: CallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> Iterator[ChatGenerationChunk]:
         for chunk in _chunks(self._answer(messages, kwargs)):
             yield ChatGenerationChunk(message=chunk)
@@ -217,7 +217,7 @@ class ScriptedModel(BaseChatModel):
         messages: list[BaseMessage],
         stop: list[str] | None = None,  # noqa: ARG002
         run_manager: AsyncCallbackManagerForLLMRun | None = None,  # noqa: ARG002
-        **kwargs: Any,  # noqa: ANN401
+        **kwargs: Any,
     ) -> AsyncIterator[ChatGenerationChunk]:
         for chunk in _chunks(self._answer(messages, kwargs)):
             yield ChatGenerationChunk(message=chunk)

@@ -58,9 +58,7 @@ CARDS: Final[Mapping[str, Card]] = MappingProxyType(
         "pm_card_jcb": Card(last4="0505", brand="jcb"),
         "pm_card_unionpay": Card(last4="0005", brand="unionpay"),
         "pm_card_visa_chargeDeclined": Card(outcome="generic_decline", last4="0002"),
-        "pm_card_visa_chargeDeclinedInsufficientFunds": Card(
-            outcome="insufficient_funds", last4="9995"
-        ),
+        "pm_card_visa_chargeDeclinedInsufficientFunds": Card(outcome="insufficient_funds", last4="9995"),
         "pm_card_visa_chargeDeclinedLostCard": Card(outcome="lost_card", last4="9987"),
         "pm_card_visa_chargeDeclinedStolenCard": Card(outcome="stolen_card", last4="9979"),
         "pm_card_visa_chargeDeclinedVelocityLimitExceeded": Card(
@@ -247,9 +245,7 @@ class _RefusedError(Exception):
         self.executed = executed
 
 
-def _invalid(
-    status: int, code: str | None, message: str, *, param: str | None = None
-) -> _RefusedError:
+def _invalid(status: int, code: str | None, message: str, *, param: str | None = None) -> _RefusedError:
     error: dict[str, Any] = {"message": message, "type": "invalid_request_error"}
     if code is not None:
         error |= {"code": code, "doc_url": _doc(code)}
@@ -350,7 +346,7 @@ class StripeMock(Vendor):
 
     url: ClassVar[str] = "https://api.stripe.com"
 
-    def __init__(  # noqa: PLR0913  independent switches of one imitation
+    def __init__(
         self,
         *,
         faults: Iterable[Fault] = (),
@@ -364,9 +360,7 @@ class StripeMock(Vendor):
     ) -> None:
         """Start with one customer, `cus_demo`."""
         super().__init__(faults=faults, base_url=base_url, key=key)
-        self.declines: dict[str, list[str]] = {
-            card: list(codes) for card, codes in (declines or {}).items()
-        }
+        self.declines: dict[str, list[str]] = {card: list(codes) for card, codes in (declines or {}).items()}
         self.processing = set(processing)
         self.redirects = redirects
         self.clones = clones
@@ -395,6 +389,10 @@ class StripeMock(Vendor):
     def charges(self) -> list[Charge]:
         """Charges booked: money that moved, oldest first."""
         return [charge for charge in self.attempts if charge.status == "succeeded"]
+
+    def done(self) -> int:
+        """Return how many charges were booked."""
+        return len(self.charges)
 
     @property
     def attempts(self) -> list[Charge]:
@@ -513,9 +511,7 @@ class StripeMock(Vendor):
         """Keep a result under its key for 24 hours."""
         name = ask.headers.get("idempotency-key")
         if name is not None and ask.method == "POST":
-            self._kept[name] = _Kept(
-                at=self.now, same=_same(ask), request_id=_request_id(ask), wire=wire
-            )
+            self._kept[name] = _Kept(at=self.now, same=_same(ask), request_id=_request_id(ask), wire=wire)
 
     def _attempt(self, ask: Ask, work: Work) -> tuple[Wire, bool]:
         try:
@@ -726,9 +722,7 @@ class StripeMock(Vendor):
             "type": "invalid_request_error",
         }
 
-    def _book(
-        self, intent: _Intent, card: str, status: str, decline_code: str | None = None
-    ) -> None:
+    def _book(self, intent: _Intent, card: str, status: str, decline_code: str | None = None) -> None:
         charge = Charge(
             id=self.count("ch_"),
             intent=intent.id,
@@ -768,9 +762,7 @@ class StripeMock(Vendor):
         scripted = card in self.declines or card in self.processing or card in self._clones
         stored = card.startswith("pm_") and not card.startswith("pm_card_")
         if card not in CARDS and not scripted and not stored:
-            raise _invalid(
-                400, "resource_missing", "No such PaymentMethod.", param="payment_method"
-            )
+            raise _invalid(400, "resource_missing", "No such PaymentMethod.", param="payment_method")
 
     def _clone(self, name: str) -> str:
         if not self.clones or not name.startswith("pm_card_"):

@@ -143,7 +143,7 @@ class Fault:
         return self.nth in (None, position) and fnmatchcase(where, self.at)
 
 
-def answer(  # noqa: PLR0913  a fault is a row of a table
+def answer(
     status: int,
     body: JSON | bytes = None,
     *,
@@ -315,9 +315,7 @@ class Vendor:
         self.now = START
         self.requests: list[Seen] = []
         self.unmatched: list[str] = []
-        self.router = respx.Router(
-            assert_all_mocked=True, assert_all_called=False, base_url=self.base_url
-        )
+        self.router = respx.Router(assert_all_mocked=True, assert_all_called=False, base_url=self.base_url)
         self.transport = httpx.MockTransport(self._receive)
         self._faults: list[tuple[Fault, int]] = []
         self._late: list[_Late] = []
@@ -343,15 +341,22 @@ class Vendor:
         with self._lock:
             self._run_late(upto=None)
 
+    def done(self) -> int:
+        """Return how many things in the real world were changed for good: money, tickets, records.
+
+        The oracle of the fault schedule. A vendor that is only asked has nothing to count.
+        """
+        return 0
+
     def headers(self) -> dict[str, str]:
         """Return the headers a client of this vendor sends with every request."""
         return {"authorization": f"{self.scheme} {self.key}"}
 
-    def client(self, **options: Any) -> httpx.Client:  # noqa: ANN401  httpx's own options
+    def client(self, **options: Any) -> httpx.Client:
         """Return a client with base URL and credential; options go to `httpx.Client`."""
         return httpx.Client(**self._options(options))
 
-    def async_client(self, **options: Any) -> httpx.AsyncClient:  # noqa: ANN401  as above
+    def async_client(self, **options: Any) -> httpx.AsyncClient:
         """Return the asynchronous twin of `client`."""
         return httpx.AsyncClient(**self._options(options))
 
@@ -412,9 +417,7 @@ class Vendor:
             msg = f"{type(self).__name__} has no route for {where}"
             raise UnmatchedRequestError(msg) from None
 
-    def _serve(
-        self, request: httpx.Request, work: Work, parts: Mapping[str, str]
-    ) -> httpx.Response:
+    def _serve(self, request: httpx.Request, work: Work, parts: Mapping[str, str]) -> httpx.Response:
         with self._lock:
             self._position += 1
             self._run_late(upto=self._position)
@@ -425,9 +428,7 @@ class Vendor:
                 self._log(ask, wire.status, worked=True)
             else:
                 wire = self._fail(ask, work, fault, request)
-            return httpx.Response(
-                wire.status, headers=dict(wire.headers), content=wire.body, request=request
-            )
+            return httpx.Response(wire.status, headers=dict(wire.headers), content=wire.body, request=request)
 
     def _take(self, ask: Ask) -> Fault | None:
         for index, (fault, left) in enumerate(self._faults):

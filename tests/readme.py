@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 
-import cog  # type: ignore[import-untyped]  # cogapp puts it there while it runs
+import cog  # type: ignore[import-not-found]  # cogapp puts it there while it runs
 
 
 def shell(command: str, *, lines: int | None = None) -> None:

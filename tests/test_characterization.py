@@ -66,18 +66,14 @@ def stream(agent: Agent) -> list[AnyMessage]:
 
 every_way = pytest.mark.parametrize("run", [invoke, ainvoke, stream])
 # Deprecated, and pinned nevertheless: its rule for parallel calls is the opposite of its heir's.
-react_is_deprecated = pytest.mark.filterwarnings(
-    "ignore::langgraph.warnings.LangGraphDeprecatedSinceV10"
-)
+react_is_deprecated = pytest.mark.filterwarnings("ignore::langgraph.warnings.LangGraphDeprecatedSinceV10")
 
 
 def calling(*names: str, **args: object) -> AIMessage:
     """Return a turn that calls the named tools, with ids c0, c1, ..."""
     return AIMessage(
         "",
-        tool_calls=[
-            {"name": name, "args": args, "id": f"c{index}"} for index, name in enumerate(names)
-        ],
+        tool_calls=[{"name": name, "args": args, "id": f"c{index}"} for index, name in enumerate(names)],
     )
 
 
@@ -195,9 +191,7 @@ class TestReturnDirect:
         ],
     )
     @react_is_deprecated
-    def test_parallel_calls(
-        self, names: list[str], calls_of_create_agent: int, calls_of_react: int
-    ) -> None:
+    def test_parallel_calls(self, names: list[str], calls_of_create_agent: int, calls_of_react: int) -> None:
         """Of the tools of one turn, all decide in create_agent and any in create_react_agent."""
         tools = [paying(return_direct=True), pay_badly, look]
         model, react_model = model_that_calls(*names), model_that_calls(*names)
@@ -270,12 +264,12 @@ class TestGotoFromWrapToolCall:
         ],
     )
     @every_way
-    def test_model_calls(  # noqa: PLR0913, PLR0917 - a row of the table is what it takes
+    def test_model_calls(
         self,
         run: Run,
         goto: str | None,
-        relay: bool,  # noqa: FBT001
-        return_direct: bool,  # noqa: FBT001
+        relay: bool,
+        return_direct: bool,
         calls: int,
         calls_beside_a_hook: int,
         kind: str,
@@ -301,7 +295,7 @@ def relay_of(messages: Sequence[BaseMessage]) -> AIMessage | None:
 class Undeclared(AgentMiddleware):
     """A `before_model` hook that relays and jumps, without having said that it may."""
 
-    def before_model(self, state: State, runtime: Runtime[Any]) -> Update:  # noqa: ARG002
+    def before_model(self, state: State, runtime: Runtime[Any]) -> Update:
         """Relay."""
         relay = relay_of(state["messages"])
         return None if relay is None else {"messages": [relay], "jump_to": "end"}
@@ -344,12 +338,12 @@ class Witness(AgentMiddleware):
         self.before: list[object] = []
         self.after: list[object] = []
 
-    def before_model(self, state: State, runtime: Runtime[Any]) -> Update:  # noqa: ARG002
+    def before_model(self, state: State, runtime: Runtime[Any]) -> Update:
         """Note the newest text on the way in."""
         self.before.append(state["messages"][-1].content)
         return None
 
-    def after_model(self, state: State, runtime: Runtime[Any]) -> Update:  # noqa: ARG002
+    def after_model(self, state: State, runtime: Runtime[Any]) -> Update:
         """Note the newest text on the way out."""
         self.after.append(state["messages"][-1].content)
         return None
@@ -393,7 +387,7 @@ class TestStopHooks:
         self,
         run: Run,
         stop: type[AgentMiddleware],
-        stop_first: bool,  # noqa: FBT001
+        stop_first: bool,
         before: list[str],
         after: list[str],
     ) -> None:
@@ -420,8 +414,8 @@ class TestStopHooks:
         self,
         run: Run,
         stop: type[AgentMiddleware],
-        limit_first: bool,  # noqa: FBT001
-        kept: bool,  # noqa: FBT001
+        limit_first: bool,
+        kept: bool,
     ) -> None:
         """The limit speaks first unless it stands behind a jump, though no call is due any more."""
         limit = ModelCallLimitMiddleware(run_limit=1)
@@ -457,7 +451,7 @@ class TestStopHooks:
         """In create_react_agent the model may be chosen by the state, so a relay can stand in."""
         model = model_that_calls("pay")
 
-        def choose(state: Any, runtime: Any) -> Any:  # noqa: ANN401, ARG001
+        def choose(state: Any, runtime: Any) -> Any:
             relay = relay_of(state["messages"])
             return model.bind_tools([paying()]) if relay is None else ScriptedModel([relay])
 
@@ -559,9 +553,7 @@ class TestArtifact:
         assert [SECRET] == [answer.artifact for answer in answers(messages)]
         first, second = mock.requests
         assert ["user"] == [message["role"] for message in first["messages"]]
-        assert {"role": "tool", "content": "receipt", "tool_call_id": "c0"} == second["messages"][
-            -1
-        ]
+        assert {"role": "tool", "content": "receipt", "tool_call_id": "c0"} == second["messages"][-1]
         assert "for-the-router-only" not in json.dumps(second)
 
     @every_way
@@ -582,7 +574,7 @@ class TestTurns:
     def test_broken_calls_end_the_run_with_nothing(
         self,
         run: Run,
-        on_the_wire: bool,  # noqa: FBT001
+        on_the_wire: bool,
     ) -> None:
         """A turn of invalid calls only is no call at all: the answer is empty, the model not told.
 

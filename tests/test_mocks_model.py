@@ -194,8 +194,7 @@ class TestScriptedModel:
         model = ScriptedModel([AIMessage("1"), AIMessage("2"), AIMessage("3")])
 
         answers = [
-            handle.invoke(QUESTION).content
-            for handle in (model, model.model_copy(), copy.deepcopy(model))
+            handle.invoke(QUESTION).content for handle in (model, model.model_copy(), copy.deepcopy(model))
         ]
 
         assert ["1", "2", "3"] == answers
@@ -329,9 +328,7 @@ class TestGroqMock:
 
     def test_what_the_errors_carry(self) -> None:
         """The two fields callers act on: the text the model wrote, and the seconds to wait."""
-        assert (
-            "<function=x>" == tool_use_failed("<function=x>").json()["error"]["failed_generation"]
-        )
+        assert "<function=x>" == tool_use_failed("<function=x>").json()["error"]["failed_generation"]
         assert "9" == rate_limited(retry_after_s=9).headers["retry-after"]
 
     @pytest.mark.parametrize(
@@ -387,13 +384,9 @@ class TestGroqMock:
         """With a narration the mock answers for ever."""
         mock = GroqMock([AIMessage("Hello.")], narration="Bye.")
 
-        assert ["Hello.", "Bye.", "Bye."] == [
-            mock.model().invoke(QUESTION).content for _ in range(3)
-        ]
+        assert ["Hello.", "Bye.", "Bye."] == [mock.model().invoke(QUESTION).content for _ in range(3)]
 
-    @pytest.mark.parametrize(
-        ("given", "seen"), [("call_9", "call_9"), ("", ""), (None, "call_mock_1_0")]
-    )
+    @pytest.mark.parametrize(("given", "seen"), [("call_9", "call_9"), ("", ""), (None, "call_mock_1_0")])
     def test_ids_of_tool_calls(self, given: str | None, seen: str) -> None:
         """An empty id goes out as it is, a missing one is filled in."""
         turn = AIMessage("", tool_calls=[{"name": "search", "args": {}, "id": given}])

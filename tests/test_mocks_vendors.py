@@ -60,7 +60,7 @@ def confirm(
     return client.post(f"{INTENTS}/{intent}/confirm", data=form, headers=headers)
 
 
-def ask(client: httpx.Client, query: dict[str, Any], **more: Any) -> httpx.Response:  # noqa: ANN401
+def ask(client: httpx.Client, query: dict[str, Any], **more: Any) -> httpx.Response:
     """Send a search."""
     return client.post("/products/_search", json={"query": query, **more})
 
@@ -69,7 +69,7 @@ def attempt(client: httpx.Client, intent: str, **more: str) -> str:
     """Return what a confirm came back with: a status, or the name of an exception."""
     try:
         return str(confirm(client, intent, **more).status_code)
-    except Exception as error:  # noqa: BLE001  its name is the result
+    except Exception as error:
         return type(error).__name__
 
 
@@ -169,9 +169,7 @@ def test_faults_address_requests_by_place_position_and_count() -> None:
             create(client)
         create(client)
         client.get("/v1/charges")
-    assert [429, 429, "ReadTimeout", "ConnectError", 200, 200] == [
-        seen.outcome for seen in vendor.requests
-    ]
+    assert [429, 429, "ReadTimeout", "ConnectError", 200, 200] == [seen.outcome for seen in vendor.requests]
 
 
 def test_a_truncated_reply_keeps_its_status() -> None:
@@ -197,9 +195,7 @@ def test_late_work_waits_for_its_request_or_for_settle() -> None:
         assert [True, True, True, False] == [seen.worked for seen in vendor.requests]
         vendor.settle()
     assert 2 == len(vendor.intents("cart_7"))
-    assert (
-        Seen(method="POST", path=INTENTS, outcome="ReadError", worked=True) == (vendor.requests[-1])
-    )
+    assert Seen(method="POST", path=INTENTS, outcome="ReadError", worked=True) == (vendor.requests[-1])
 
 
 def test_faults_pickle() -> None:
@@ -257,9 +253,7 @@ def test_the_async_client_reaches_the_same_vendor() -> None:
         async with vendor.async_client() as client:
             made = (await client.post(INTENTS, data=CART)).json()["id"]
             with pytest.raises(httpx.ReadTimeout):
-                await client.post(
-                    f"{INTENTS}/{made}/confirm", data={"payment_method": "pm_card_visa"}
-                )
+                await client.post(f"{INTENTS}/{made}/confirm", data={"payment_method": "pm_card_visa"})
             return str((await client.get(f"{INTENTS}/{made}")).json()["status"])
 
     assert "succeeded" == asyncio.run(pay())
@@ -589,7 +583,7 @@ def test_keys_live_for_a_day(hours: int, made: int) -> None:
 
 
 @pytest.mark.parametrize(("held", "status", "charges"), [(True, 409, 1), (False, 200, 1)])
-def test_a_key_in_use(held: bool, status: int, charges: int) -> None:  # noqa: FBT001
+def test_a_key_in_use(held: bool, status: int, charges: int) -> None:
     """While late work holds its key others get 409; still under way, it finds the key used."""
     late = Fault(kind="ReadTimeout", at=CONFIRM, when="late", delay=2)
     vendor = StripeMock(faults=[late], late_holds_key=held)
@@ -617,9 +611,7 @@ def test_a_late_confirm_meets_a_paid_intent() -> None:
 
 
 FAULTS = st.builds(
-    lambda pair, nth, delay, saved: Fault(
-        kind=pair[0], when=pair[1], nth=nth, delay=delay, saved=saved
-    ),
+    lambda pair, nth, delay, saved: Fault(kind=pair[0], when=pair[1], nth=nth, delay=delay, saved=saved),
     st.sampled_from(PAIRS),
     st.integers(1, 8),
     st.integers(1, 4),
@@ -629,9 +621,7 @@ FAULTS = st.builds(
 
 def shop(faults: list[Fault], *, held: bool) -> StripeMock:
     """Pay one cart as a careless client does: a new confirm key for every try."""
-    vendor = StripeMock(
-        faults=faults, late_holds_key=held, declines={"pm_card_visa": ["processing_error"]}
-    )
+    vendor = StripeMock(faults=faults, late_holds_key=held, declines={"pm_card_visa": ["processing_error"]})
     with vendor.client() as client:
         for step in range(4):
             with suppress(httpx.HTTPError, httpx.StreamError, httpx.InvalidURL, ValueError):
@@ -644,14 +634,12 @@ def shop(faults: list[Fault], *, held: bool) -> StripeMock:
 
 @settings(max_examples=60, deadline=None)
 @given(faults=st.lists(FAULTS, max_size=5), held=st.booleans())
-def test_no_schedule_of_faults_breaks_the_books(faults: list[Fault], held: bool) -> None:  # noqa: FBT001
+def test_no_schedule_of_faults_breaks_the_books(faults: list[Fault], held: bool) -> None:
     """Whatever the wire does, an intent is charged once at most, and the run can be repeated."""
     vendor, again = (shop(faults, held=held) for _ in range(2))
     paid = [charge.intent for charge in vendor.charges]
     assert len(set(paid)) == len(paid)
-    assert set(paid) == {
-        intent["id"] for intent in vendor.intents() if intent["status"] == "succeeded"
-    }
+    assert set(paid) == {intent["id"] for intent in vendor.intents() if intent["status"] == "succeeded"}
     assert (vendor.requests, vendor.attempts) == (again.requests, again.attempts)
 
 
@@ -895,9 +883,7 @@ def test_the_primary_limit_is_a_403_that_ends() -> None:
         vendor.advance(hours=1)
         fresh = client.get(ISSUES)
     assert [200, 200, 403, 200] == [reply.status_code for reply in (*replies, fresh)]
-    assert ["1", "0", "0", "1"] == [
-        reply.headers["x-ratelimit-remaining"] for reply in (*replies, fresh)
-    ]
+    assert ["1", "0", "0", "1"] == [reply.headers["x-ratelimit-remaining"] for reply in (*replies, fresh)]
     assert all(reply.headers["x-github-request-id"] for reply in replies)
 
 
