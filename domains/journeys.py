@@ -52,7 +52,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
                 reasons=("completed", "completed", "completed"),
                 rules=("search/found", "checkout/paid", "ticketing/filed"),
                 stopped_by="completed",
-                final=FILED,
+                final=f"{PAID}\n\n<p>{FILED}</p>",
             ),
         ),
     ),

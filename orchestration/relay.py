@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import replace
+from html import unescape
 from typing import Any, Final
 
 from langchain_core.language_models import BaseChatModel
@@ -11,7 +12,7 @@ from langchain_core.messages.ai import UsageMetadata
 from langchain_core.runnables import Runnable
 
 from orchestration.asking import LONGEST_RESULT
-from orchestration.outcomes import text_of
+from orchestration.outcomes import NO_TEXT, text_of
 from orchestration.router import Decision, StopPolicy
 
 SYSTEM_PROMPT: Final = (
@@ -48,7 +49,8 @@ def relay(decision: Decision, text: str | None = None, usage: UsageMetadata | No
         response_metadata={
             "stopped_by": decision.rule,
             "route": decision.route.value,
-            "format": decision.format,
+            # A model's words are no HTML, whatever it was shown: nobody may render them unescaped.
+            "format": decision.format if text is None else "text",
         },
         usage_metadata=usage,
     )
@@ -67,15 +69,23 @@ def polish_request(decision: Decision, policy: StopPolicy) -> list[BaseMessage]:
     """
     if len(decision.text) > LONGEST_RESULT:
         raise ValueError("too long to be reworded: the text stands as it is")
-    return [SystemMessage(policy.polish_prompt), HumanMessage(decision.text)]
+    return [SystemMessage(policy.polish_prompt), HumanMessage(_words(decision))]
 
 
 def polished(decision: Decision, answer: BaseMessage) -> AIMessage:
     """Return the reworded text, or the tools' own if the rewording is empty, a call, or lost a number."""
-    text = text_of(answer.content) if answer.content else ""
-    kept = numbers(decision.text) <= numbers(text)
-    whole = bool(text.strip()) and not getattr(answer, "tool_calls", None) and kept
+    text = text_of(answer.content)
+    kept = numbers(_words(decision)) <= numbers(text)
+    whole = text != NO_TEXT and not getattr(answer, "tool_calls", None) and kept
     return relay(decision, text if whole else None, getattr(answer, "usage_metadata", None))
+
+
+def _words(decision: Decision) -> str:
+    """Return a stop's text without markup, whose entities would count as numbers."""
+    if decision.format == "text":
+        return decision.text
+    lines = re.sub(r"(?:\s*</?p>)+\s*", "\n", decision.text)
+    return unescape(re.sub(r"<[^>]*>", "", lines)).strip()
 
 
 def numbers(text: str) -> set[str]:

@@ -187,17 +187,15 @@ def decide(messages: Sequence[Any], policy: StopPolicy = DEFAULT_POLICY) -> Deci
     if turn is None:
         return Decision(Route.AGENT, "no_call", "no tool call stands unanswered since the user spoke")
     outcomes = [outcome_of(answer) for _, answer in turn.answers]
-    # A turn that stops by itself needs no look at what came before it: that is the usual one.
-    earlier = list(history) if any(map(_again, outcomes)) else []
+    earlier = list(history)
     votes = _votes(turn, outcomes, earlier, policy)
     rule = _batch(votes, policy.batch)
-    goes_on = rule not in STOP_RULES or policy.mode is StopMode.NEVER
-    earlier = earlier or (list(history) if goes_on else [])
-    spent = goes_on and 1 + len(earlier) >= policy.max_turns
+    spent = 1 + len(earlier) >= policy.max_turns
     if spent and rule not in STOP_RULES:
         rule = "turns_exhausted"
-    # A run that a budget ends was not finished: what its other turns have done stands in no other text.
-    texts = _texts(votes, earlier if spent or rule in BUDGET_RULES else ()) if rule in STOP_RULES else {}
+    # A run that a budget ends was not finished: what its other turns have found stands in no other text.
+    unfinished = spent or rule in BUDGET_RULES
+    texts = _texts(votes, earlier, unfinished=unfinished) if rule in STOP_RULES else {}
     return Decision(
         route=_route(rule, votes, policy.mode, spent=spent),
         rule=rule,
@@ -283,9 +281,9 @@ def more_steps(args: object) -> bool:
 
 
 def _votes(
-    turn: Turn, outcomes: Sequence[Outcome | None], earlier: Iterable[Turn], policy: StopPolicy
+    turn: Turn, outcomes: Sequence[Outcome | None], earlier: Sequence[Turn], policy: StopPolicy
 ) -> tuple[Vote, ...]:
-    attempts = _attempts(earlier)
+    attempts = _attempts(earlier) if earlier else Counter()
     votes = []
     for (call, _), outcome in zip(turn.answers, outcomes, strict=True):
         count = 1 + attempts[call["name"], None if outcome is None else outcome.key]
@@ -365,17 +363,23 @@ _SENTENCES: Final = {
 }
 
 
-def _texts(votes: Iterable[Vote], earlier: Sequence[Turn]) -> dict[str, bool]:
-    """Return the texts of a stop, and whether each is HTML: no call of the turn is hidden."""
+def _texts(votes: Iterable[Vote], earlier: Sequence[Turn], *, unfinished: bool) -> dict[str, bool]:
+    """Return the texts of a stop, and whether each is HTML: no call of the turn is hidden.
+
+    What an earlier turn of the run has changed, or may have, comes first: a run that moved money ends with
+    the receipt, or with "not confirmed", whatever was asked for next.
+    """
     asked = {vote.outcome.key for vote in votes if vote.outcome is not None and vote.outcome.key}
-    texts = results(earlier, besides=asked)
+    texts = results(earlier, besides=asked, reads=unfinished) if earlier else {}
     for vote in votes:
         html = vote.outcome is not None and vote.outcome.format == "html"
         texts[vote.text] = html or texts.get(vote.text, False)
     return texts
 
 
-def results(newest_first: Iterable[Turn], besides: Collection[str] = ()) -> dict[str, bool]:
+def results(
+    newest_first: Iterable[Turn], besides: Collection[str] = (), *, reads: bool = True
+) -> dict[str, bool]:
     """Return the texts that the user must read of a run's turns, oldest first, and whether each is HTML.
 
     Those are what was done or refused, and what is not confirmed; of one thing (``key``) the newest.
@@ -383,6 +387,7 @@ def results(newest_first: Iterable[Turn], besides: Collection[str] = ()) -> dict
     Args:
         newest_first: The turns, as ``turns`` yields them.
         besides: Keys of things that a later text speaks of.
+        reads: Whether what changed nothing counts as well.
     """
     newest: dict[object, Outcome] = {}
     for turn in reversed(list(newest_first)):
@@ -393,7 +398,9 @@ def results(newest_first: Iterable[Turn], besides: Collection[str] = ()) -> dict
                 newest.pop(subject, None)
                 newest[subject] = outcome
     return {
-        outcome.content: outcome.format == "html" for key, outcome in newest.items() if key not in besides
+        outcome.content: outcome.format == "html"
+        for key, outcome in newest.items()
+        if key not in besides and (reads or outcome.effect is not Effect.NONE)
     }
 
 

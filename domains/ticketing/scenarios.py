@@ -203,7 +203,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
                 reasons=("completed", "transient", "completed"),
                 rules=("ticketing/filed", "ticketing/no-title", "ticketing/filed"),
                 stopped_by="completed",
-                final=SECOND,
+                final=f"{FIRST}\n\n{SECOND}",
             ),
         ),
     ),

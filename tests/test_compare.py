@@ -1,0 +1,263 @@
+"""Five wirings of the same tools: what they cost, and what the checks find wrong with them."""
+
+import json
+from collections import Counter
+from dataclasses import replace
+from typing import Final
+
+import pytest
+from typer.testing import CliRunner
+
+from domains import compare as comparing
+from domains.cli import app
+from domains.compare import OURS, Called, Compared, Heard, Round, Wiring, Wrong, compare, figures, play
+from domains.found import scenarios
+from domains.scenario import Ask, Scenario, Turn
+from orchestration.outcomes import Outcome
+from orchestration.reasons import Reason
+
+ALL: Final = scenarios()
+SOME: Final = (
+    "checkout/paid",
+    "checkout/bank-busy",
+    "checkout/gateway-down",
+    "checkout/declined",
+    "checkout/two-carts-one-waits",
+    "ticketing/success",
+    "ticketing/issues-disabled",
+    "journey/find-buy-wrap",
+    "journey/declined-then-ticket",
+)
+LOST_CARD: Final = "pm_card_visa_chargeDeclinedLostCard"
+STATIC: Final = (Wiring.RETURN_DIRECT, Wiring.TO_END)
+
+
+@pytest.fixture(scope="module")
+def compared() -> dict[tuple[str, Wiring], Compared]:
+    """Some scenarios in every wiring."""
+    return {(each.scenario, each.wiring): each for each in compare([ALL[name] for name in SOME])}
+
+
+def model_calls(one: Compared) -> int:
+    """Return how often the model was asked."""
+    return sum(each.model_calls for each in one.heard)
+
+
+def scenario(
+    *script: tuple[Ask, ...] | str, reasons: tuple[str, ...] = (), narration: str = "Well."
+) -> Scenario:
+    """Return a scenario of one turn."""
+    turn = Turn(user="Pay.", script=script, narration=narration, path=(), reasons=reasons, final="")
+    return Scenario(id="checkout/made-up", about="Made up.", turns=(turn,))
+
+
+def pay(**more: object) -> tuple[Ask, ...]:
+    """Return a turn that pays for a cart."""
+    return (Ask("checkout", {"cart_id": "cart_7", "amount": 1999, **more}),)
+
+
+@pytest.mark.parametrize(
+    ("name", "calls"),
+    [
+        ("checkout/paid", (2, 1, 1, 1, 2)),
+        ("checkout/bank-busy", (3, 1, 1, 2, 3)),
+        ("checkout/gateway-down", (4, 1, 1, 3, 3)),
+        ("checkout/declined", (2, 1, 1, 1, 1)),
+        ("journey/find-buy-wrap", (4, 3, 1, 3, 4)),
+    ],
+)
+def test_model_calls(compared: dict[tuple[str, Wiring], Compared], name: str, calls: tuple[int, ...]) -> None:
+    """A stop saves one call, a polish spends it again, a static stop saves those that were needed too."""
+    assert calls == tuple(model_calls(compared[name, wiring]) for wiring in Wiring)
+
+
+@pytest.mark.parametrize(
+    ("name", "wirings", "kind"),
+    [
+        ("checkout/bank-busy", STATIC, Wrong.GAVE_UP),
+        ("checkout/two-carts-one-waits", STATIC, Wrong.GAVE_UP),
+        ("checkout/two-carts-one-waits", STATIC, Wrong.LOST_RECEIPT),
+        ("journey/find-buy-wrap", (Wiring.TO_END,), Wrong.LEFT_UNDONE),
+        ("journey/find-buy-wrap", (Wiring.RETURN_DIRECT,), Wrong.LOST_RECEIPT),
+    ],
+)
+def test_what_a_static_stop_breaks(
+    compared: dict[tuple[str, Wiring], Compared], name: str, wirings: tuple[Wiring, ...], kind: Wrong
+) -> None:
+    """The checks find what a stop that knows no outcome does to a run."""
+    for wiring in wirings:
+        assert kind in compared[name, wiring].wrong
+    assert kind not in compared[name, Wiring.PLAIN].wrong
+
+
+@pytest.mark.parametrize("name", ["checkout/paid", "checkout/gateway-down", "checkout/declined"])
+def test_nothing_is_held_against_a_static_stop_that_is_right(
+    compared: dict[tuple[str, Wiring], Compared], name: str
+) -> None:
+    """Where no further call would have passed, ending at once is no wrong answer."""
+    for wiring in STATIC:
+        assert Counter() == compared[name, wiring].wrong
+
+
+def test_the_router_gives_up_on_nothing(compared: dict[tuple[str, Wiring], Compared]) -> None:
+    """In our wirings every call that would pass is made, and every scenario goes as written."""
+    for one in compared.values():
+        if one.wiring in OURS:
+            assert not {Wrong.GAVE_UP, Wrong.LEFT_UNDONE, Wrong.RETRIED, Wrong.CLAIMED} & set(one.wrong)
+        assert () == one.surprises
+
+
+@pytest.mark.parametrize("name", ["ticketing/success", "ticketing/issues-disabled"])
+def test_the_model_never_errs_in_its_words(compared: dict[tuple[str, Wiring], Compared], name: str) -> None:
+    """A narration that keeps the ticket's number back, or claims a ticket there is not, is put right."""
+    plain, hard = (compared[name, wiring].heard[0] for wiring in (Wiring.PLAIN, Wiring.HARD))
+    assert ALL[name].turns[0].narration != plain.final
+    assert plain.final.endswith(hard.final)
+    assert () == plain.wrong
+
+
+def test_the_marks_are_the_best_ones(compared: dict[tuple[str, Wiring], Compared]) -> None:
+    """The flag stands on the tools where it does least harm: on the last step of a journey."""
+    assert ("create_ticket",) == compared["journey/find-buy-wrap", Wiring.RETURN_DIRECT].marks
+
+
+def test_a_polish_knows_the_stops_text_alone(compared: dict[tuple[str, Wiring], Compared]) -> None:
+    """What stands in no text of the last turn cannot come back in a polish: it is not sent."""
+    polished, hard = (
+        compared["journey/find-buy-wrap", wiring].heard[0] for wiring in (Wiring.POLISH, Wiring.HARD)
+    )
+    assert polished.final.endswith(hard.final)
+    assert polished.wrong == hard.wrong
+
+
+def test_a_plain_model_is_not_shown_last_step() -> None:
+    """A model writes no argument that its tools do not have."""
+    plain, hard = (play(ALL["journey/find-buy-wrap"], wiring) for wiring in (Wiring.PLAIN, Wiring.HARD))
+    assert ["last_step" in called.call["args"] for called in plain.heard[0].calls] == [False] * 3
+    assert ["last_step" in called.call["args"] for called in hard.heard[0].calls] == [True, True, False]
+
+
+@pytest.mark.parametrize(
+    ("wiring", "last_step", "wrong"),
+    [
+        (Wiring.PLAIN, True, {Wrong.RETRIED}),
+        (Wiring.HARD, True, set()),  # the run has ended by then
+        (Wiring.HARD, False, set()),  # the recorded answer, and the bank is not asked
+    ],
+)
+def test_a_retried_decline(wiring: Wiring, last_step: bool, wrong: set[Wrong]) -> None:
+    """A declined payment that is sent again is found, in other words for the receipt too."""
+    declined = {"payment_method": LOST_CARD, "last_step": last_step}
+    again = scenario(pay(**declined, note="One"), pay(**declined, note="Two"), reasons=("fatal", "fatal"))
+    assert wrong == set(play(again, wiring).wrong)
+
+
+def test_another_card_is_no_retry() -> None:
+    """Another card is another call."""
+    other = scenario(pay(payment_method=LOST_CARD), pay(), reasons=("fatal", "completed"))
+    assert Wrong.RETRIED not in play(other, Wiring.PLAIN).wrong
+
+
+DONE: Final = Outcome("Paid: 19.99.", Reason.COMPLETED, key="k")
+FOUND: Final = Outcome("Found 1 mug.", Reason.COMPLETED)
+FAILED: Final = Outcome("Not paid. It is open until 9.", Reason.FATAL, key="k")
+
+
+def heard(final: str, *outcomes: Outcome, by_model: bool = True) -> Heard:
+    """Return an answer after one turn of calls that ended so."""
+    calls = tuple(Called({"name": "checkout", "args": {}}, outcome) for outcome in outcomes)
+    return Heard(
+        rounds=(Round(calls, 1),) if calls else (),
+        final=final,
+        by_model=by_model,
+        model_calls=2,
+        input_tokens=10,
+        output_tokens=1,
+        vendor_calls=1,
+        missed=(),
+        ended_by="model",
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "wrong"),
+    [
+        (heard("I have paid for it.", FAILED), {Wrong.CLAIMED}),
+        (heard("It is paid.", FOUND), {Wrong.CLAIMED}),
+        (
+            heard("I am sorry. It\N{RIGHT SINGLE QUOTATION MARK}s odd: all are ordered.", FAILED),
+            {Wrong.CLAIMED},
+        ),
+        (heard("I've paid."), {Wrong.CLAIMED}),
+        (heard("It is paid.", FAILED, by_model=False), set()),
+        (heard("It is not paid. Is it open?", FAILED), set()),
+        (heard("So I bought nothing, and nothing is paid.", FAILED), set()),
+        (heard("Here: It is open until 9.", FAILED), {Wrong.CLAIMED}),
+        (heard("Sorry. It is open until 9.", FAILED), set()),  # the tool's own sentence
+        (heard("It is paid: 19.99.", DONE), set()),
+        (heard("It is paid.", DONE), {Wrong.LOST_RECEIPT}),
+        (heard("It is paid: 19.99.", DONE, FAILED), set()),
+        (heard("<p>Paid: <b>19.99</b></p>", DONE, by_model=False), set()),
+        (heard("A mug.", FOUND), set()),  # hits are no receipt
+    ],
+)
+def test_words(said: Heard, wrong: set[Wrong]) -> None:
+    """A claim needs something done; a receipt needs its numbers; a denial is no claim."""
+    assert wrong == set(comparing._wrong(said, {}))
+
+
+def test_earlier_receipts_back_a_claim() -> None:
+    """Who asks whether it worked is told the truth without another call."""
+    done = [Called({"name": "checkout", "args": {}}, DONE)]
+    assert [] == list(comparing._wrong(heard("It is paid."), {}, done))
+
+
+def test_unknown_tokens_stay_unknown() -> None:
+    """One answer that does not say its tokens makes the sum unknown, never smaller."""
+    known, unknown = heard("A."), replace(heard("B."), input_tokens=None)
+    sums = figures([Compared(scenario="a/b", wiring=Wiring.PLAIN, heard=(known, unknown))])
+    assert (None, 2, 4) == (sums["input_tokens"], sums["output_tokens"], sums["model_calls"])
+
+
+def test_a_surprise_is_told() -> None:
+    """A scenario that goes otherwise in mode hard says what was expected and what came."""
+    once = ALL["checkout/declined"]
+    wrong = replace(once, turns=(replace(once.turns[0], final="Paid."),))
+    assert ["expected 'Paid.', came 'The card"] == [line[:32] for line in play(wrong, Wiring.HARD).surprises]
+    assert () == play(wrong, Wiring.PLAIN).surprises
+
+
+def test_json() -> None:
+    """One object, and nothing else on stdout."""
+    result = CliRunner().invoke(app, ["compare", "checkout/paid", "--json"])
+    told = json.loads(result.stdout)
+    assert (0, "") == (result.exit_code, result.stderr)
+    assert [wiring.value for wiring in Wiring] == [each["wiring"] for each in told["plays"]]
+    assert 2 == told["wirings"]["plain"]["model_calls"]
+    assert {"checkout/paid": ["checkout"]} == told["return_direct_on"]
+
+
+def test_table() -> None:
+    """Totals by wiring, then the scenarios in which the wirings differ."""
+    result = CliRunner().invoke(app, ["compare", "checkout/bank-busy"], env={"COLUMNS": "120"})
+    assert 0 == result.exit_code
+    assert "Scenarios: 1, 0 of them alike in all wirings." in result.stdout
+    assert 3 == result.stdout.count("gave up")
+
+
+def test_no_such_scenario() -> None:
+    """A glob that matches nothing is refused, as in run."""
+    assert 2 == CliRunner().invoke(app, ["compare", "no/such"]).exit_code
+
+
+@pytest.mark.slow
+def test_all_of_them() -> None:
+    """Over every scenario the router asks less than the plain loop, and fails less than a static stop."""
+    found = compare(list(ALL.values()))
+    sums = {wiring: figures(comparing.of_plays(found, wiring)) for wiring in Wiring}
+    wrong = {wiring: sum(sums[wiring]["wrong"].values()) for wiring in Wiring}
+    assert [] == [each.scenario for each in found if each.surprises]
+    assert sums[Wiring.HARD]["model_calls"] < 0.7 * sums[Wiring.PLAIN]["model_calls"]
+    assert sums[Wiring.HARD]["vendor_calls"] == sums[Wiring.PLAIN]["vendor_calls"]
+    assert wrong[Wiring.HARD] <= 2
+    assert min(wrong[wiring] for wiring in STATIC) > 15
