@@ -122,12 +122,13 @@ def test_the_marks_are_the_best_ones(compared: dict[tuple[str, Wiring], Compared
 
 
 def test_a_polish_knows_the_stops_text_alone(compared: dict[tuple[str, Wiring], Compared]) -> None:
-    """What stands in no text of the last turn cannot come back in a polish: it is not sent."""
+    """A polish rewords what the stop says, the receipt too, and nothing that the stop does not say."""
     polished, hard = (
         compared["journey/find-buy-wrap", wiring].heard[0] for wiring in (Wiring.POLISH, Wiring.HARD)
     )
-    assert polished.final.endswith(hard.final)
-    assert polished.wrong == hard.wrong
+    assert all(word in said.final for said in (polished, hard) for word in ("19.99 USD", "issues/1"))
+    assert not any("Blue mug" in said.final for said in (polished, hard))
+    assert () == polished.wrong == hard.wrong
 
 
 def test_a_plain_model_is_not_shown_last_step() -> None:
