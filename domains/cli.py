@@ -325,13 +325,14 @@ def _print_checked(report: "Report") -> None:
     for each in CHECKS:
         if each.name in report.held:
             table.add_row("[green]ok[/]", each.name, each.proves)
-        elif lacks := report.not_run.get(each.name):
-            table.add_row("[yellow]--[/]", each.name, f"not run; declare {escape(lacks)}")
         for finding in report.findings:
             if finding.check == each.name:
                 text = f"{escape(finding.wrong)}.\n[bold]{escape(finding.change)}.[/]"
                 table.add_row("[red]NO[/]", each.name, text)
     out.print(table)
+    for lacks, names in report.waiting.items():
+        text = f" [yellow]--[/] [cyan]{', '.join(names)}[/]: not run. Declare {escape(lacks)}."
+        out.print(text, soft_wrap=True)
 
 
 @app.command()
@@ -376,6 +377,34 @@ def chat(
     except (sqlite3.Error, OSError) as error:
         _refuse(f"cannot use {path}: {error}.")
     raise typer.Exit(0 if answered else 1)
+
+
+@app.command()
+def new(
+    name: Annotated[str, typer.Argument(help="The domain's name, and its tool's: a lower-case word.")],
+    vendor: Annotated[
+        str | None, typer.Option(help="The vendor's name.", show_default="the domain's name")
+    ] = None,
+    path: Annotated[
+        str | None, typer.Option(help="What the tool asks at the vendor.", show_default="/v1/NAME")
+    ] = None,
+) -> None:
+    """Write a new domain: its folder, the vendor's fake and a test file. Overwrites nothing.
+
+    It runs at once; one of its tests fails, and names the next step.
+    """
+    from domains.new import Refused
+    from domains.new import new as new_
+
+    try:
+        written = new_(name, vendor=vendor, path=path, root=Path.cwd())
+    except Refused as refused:
+        _refuse(str(refused))
+    except OSError as error:
+        _refuse(f"cannot write {error.filename}: {error.strerror}.")
+    for file in written:
+        out.print(f"[green]wrote[/] {file.as_posix()}", highlight=False)
+    out.print(f"Next: domains run {name}, then pytest tests/test_{name}.py says what to replace.", soft_wrap=True)
 
 
 def _book(name: str) -> "RuleBook":

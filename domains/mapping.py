@@ -5,7 +5,9 @@ a table, ``RuleBook`` the table; ``run`` and ``arun`` drive a flow, written once
 async client.
 """
 
+import asyncio
 import re
+import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
@@ -13,13 +15,25 @@ from typing import Any, Final, TypeAlias
 
 import httpx
 
-from domains.reply import Call, Reply
+from domains.reply import Call, Progress, Reply
 from domains.retry_after import retry_after
 from domains.when import When, present
 from orchestration.outcomes import Outcome
 from orchestration.reasons import Effect, Reason
 
-__all__ = ["Call", "Flow", "Reply", "Rule", "RuleBook", "When", "arun", "present", "proven", "run"]
+__all__ = [
+    "Call",
+    "Flow",
+    "Progress",
+    "Reply",
+    "Rule",
+    "RuleBook",
+    "When",
+    "arun",
+    "present",
+    "proven",
+    "run",
+]
 
 ANYTHING: Final = When()
 """What every reply looks like."""
@@ -200,7 +214,7 @@ class RuleBook:
             retry_after_s=wait,
             evidence={name: value for name, value in evidence.items() if value is not None},
             domain=self.domain,
-            vendor_code=(reply.first(*self.codes) or "")[:LONGEST_WORD] or None,
+            vendor_code=_one_word(reply.first(*self.codes)),
         )
 
     def _write(self, reply: Reply) -> bool:
@@ -245,6 +259,11 @@ class RuleBook:
         return replace(self, rules=(*self.rules[:at], rule, *self.rules[at:]))
 
 
+def _one_word(code: str | None) -> str | None:
+    """Return a code, short; None for a sentence in its place: prose may quote a key."""
+    return code[:LONGEST_WORD] if code and not re.search(r"\s", code) else None
+
+
 _NOT_SENT: Final = (
     httpx.ConnectError,
     httpx.ConnectTimeout,
@@ -277,12 +296,26 @@ Flow: TypeAlias = Generator[Call, Reply, Outcome]
 """A tool, sans I/O: it yields calls, is sent back replies, and returns an outcome."""
 
 
-def run(flow: Flow, client: httpx.Client) -> Outcome:
-    """Drive ``flow`` over a sync client and return its outcome; no HTTP exception leaves it."""
+def _unheard(progress: Progress) -> None:
+    """Show progress to nobody."""
+
+
+def run(flow: Flow, client: httpx.Client, tell: Callable[[Progress], None] = _unheard) -> Outcome:
+    """Drive ``flow`` over a sync client and return its outcome; no HTTP exception leaves it.
+
+    Args:
+        flow: What to drive.
+        client: What sends its calls.
+        tell: Shows the progress of a job that takes several calls.
+    """
     with closing(flow):  # an interrupt leaves it half way, and what it holds must be let go
         try:
             call = next(flow)
             while True:
+                if call.progress is not None:
+                    tell(call.progress)
+                if call.after_s:
+                    time.sleep(call.after_s)
                 try:
                     reply = Reply(response=client.send(_request(client, call)), write=call.write)
                 except Exception as error:
@@ -292,12 +325,16 @@ def run(flow: Flow, client: httpx.Client) -> Outcome:
             return end.value  # type: ignore[no-any-return]  # what a Flow returns is an Outcome
 
 
-async def arun(flow: Flow, client: httpx.AsyncClient) -> Outcome:
-    """Drive ``flow`` over an async client: ``run``, but for the await. Cancellation passes through."""
+async def arun(flow: Flow, client: httpx.AsyncClient, tell: Callable[[Progress], None] = _unheard) -> Outcome:
+    """Drive ``flow`` over an async client: ``run``, but for the awaits. Cancellation passes through."""
     with closing(flow):
         try:
             call = next(flow)
             while True:
+                if call.progress is not None:
+                    tell(call.progress)
+                if call.after_s:
+                    await asyncio.sleep(call.after_s)
                 try:
                     reply = Reply(response=await client.send(_request(client, call)), write=call.write)
                 except Exception as error:

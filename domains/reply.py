@@ -1,6 +1,7 @@
 """What a flow sends, and what came back, read without ever raising.
 
-``Call`` is one request, ``Reply`` a response or the exception in its place.
+``Call`` is one request, ``Progress`` what a screen shows before it is sent, ``Reply`` a response or the exception
+in its place.
 """
 
 import json
@@ -21,6 +22,20 @@ LARGEST_TEXT: Final = 4096
 
 DEEPEST_LIST: Final = 16
 """Lists right inside each other. Vendors nest one or two; a reply of thousands is looked at no further."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far a long job is, for a screen. No model reads it, and no router acts on it."""
+
+    about: str
+    """What the job is about, as the caller named it."""
+
+    says: str
+    """Our own sentence."""
+
+    percent: int | None = None
+    """0 to 100; None if the vendor does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +62,12 @@ class Call:
 
     write: bool = False
     """Whether the request can change something at the vendor: then silence proves nothing."""
+
+    after_s: float = 0.0
+    """Seconds to wait before it is sent: a poll must not come too early."""
+
+    progress: Progress | None = None
+    """What a screen shows meanwhile."""
 
 
 @dataclass(frozen=True)

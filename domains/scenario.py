@@ -76,7 +76,7 @@ class Turn:
     @property
     def model_calls(self) -> int:
         """How often the model must be asked."""
-        return self.path.count("agent")
+        return self.path.count("agent") + self.path.count("polish")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

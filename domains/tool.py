@@ -2,13 +2,14 @@
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from functools import wraps
+from dataclasses import asdict
+from functools import partial, wraps
 from typing import Any
 
 import httpx
 from langchain_core.tools import BaseTool, StructuredTool
 
-from domains.mapping import Flow, arun, run
+from domains.mapping import Flow, Progress, arun, run
 
 TIMEOUT_S = 20.0
 """Seconds without a byte until a vendor counts as silent."""
@@ -24,6 +25,9 @@ def as_tool(
 ) -> BaseTool:
     """Return a tool that runs ``flow`` and answers with ``(content, artifact)``.
 
+    The progress that its calls carry goes to LangGraph's custom stream (``stream_mode="custom"``), as
+    ``{"progress": {"tool": ..., "about": ..., "says": ..., "percent": ...}}``, and nowhere else.
+
     Args:
         flow: The flow; its name, signature and docstring are what the model sees.
         client: Sends a sync run's calls.
@@ -38,15 +42,17 @@ def as_tool(
     if client is None and async_client is None:
         raise ValueError(f"{flow.__name__}: give a client, an async_client or both")
 
+    tell = partial(_show, flow.__name__)
+
     @wraps(flow)
     def call(**arguments: Any) -> tuple[str, dict[str, Any]]:
         assert client is not None  # StructuredTool gets no sync function without one
-        return run(flow(**arguments), client).as_tool_result()
+        return run(flow(**arguments), client, tell).as_tool_result()
 
     @wraps(flow)
     async def acall(**arguments: Any) -> tuple[str, dict[str, Any]]:
         assert async_client is not None
-        return (await arun(flow(**arguments), async_client)).as_tool_result()
+        return (await arun(flow(**arguments), async_client, tell)).as_tool_result()
 
     return StructuredTool.from_function(
         func=call if client is not None else None,
@@ -55,6 +61,17 @@ def as_tool(
         parse_docstring=True,
         metadata={"free_text": list(free_text), "amount": amount},
     )
+
+
+def _show(tool: str, progress: Progress) -> None:
+    """Write progress to the stream of the graph that runs us."""
+    from langgraph.config import get_stream_writer
+
+    try:
+        write = get_stream_writer()
+    except (RuntimeError, KeyError):  # run by hand, or by another framework: there is no stream
+        return
+    write({"progress": {"tool": tool, **asdict(progress)}})
 
 
 def connect(
