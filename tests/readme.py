@@ -1,5 +1,6 @@
 """What README shows is printed by these, and checked by cog in CI."""
 
+import json
 import os
 import re
 import shlex
@@ -16,18 +17,21 @@ def shell(command: str, *, lines: int | None = None) -> None:
         command: As a person would type it.
         lines: How many lines of the output to show; the rest is counted.
     """
-    arguments = shlex.split(command)[1:]
-    done = subprocess.run(  # noqa: S603 - our own command line
+    printed = _printed(shlex.split(command)[1:])
+    shown = [re.sub(r"\s+$", "", line) for line in printed.strip("\n").splitlines()]
+    if lines is not None and len(shown) > lines:
+        shown = [*shown[:lines], f"... {len(shown) - lines} more lines"]
+    cog.outl("\n".join(["```console", f"$ {command}", *shown, "```"]))
+
+
+def _printed(arguments: list[str]) -> str:
+    return subprocess.run(  # noqa: S603 - our own command line
         [sys.executable, "-m", "domains", *arguments],
         capture_output=True,
         check=True,
         encoding="utf-8",
         env={**os.environ, "COLUMNS": "96", "TERM": "dumb", "NO_COLOR": "1"},
-    )
-    shown = [re.sub(r"\s+$", "", line) for line in done.stdout.strip("\n").splitlines()]
-    if lines is not None and len(shown) > lines:
-        shown = [*shown[:lines], f"... {len(shown) - lines} more lines"]
-    cog.outl("\n".join(["```console", f"$ {command}", *shown, "```"]))
+    ).stdout
 
 
 def rules(domain: str, *ids: str) -> None:
@@ -54,3 +58,18 @@ def verbs() -> None:
     for command in app.registered_commands:
         name = command.name or command.callback.__name__  # type: ignore[union-attr]
         cog.outl(f"| `domains {name}` | {(command.callback.__doc__ or '').strip().splitlines()[0]} |")
+
+
+def compared() -> None:
+    """Show what ``domains compare`` counts over all scenarios."""
+    found = json.loads(_printed(["compare", "--json"]))["wirings"]
+    rows = {
+        "model calls": lambda one: one["model_calls"],
+        "tokens, approximate": lambda one: f"{one['input_tokens'] + one['output_tokens']:,}",
+        "calls to vendors": lambda one: one["vendor_calls"],
+        "wrong answers": lambda one: sum(one["wrong"].values()),
+    }
+    cog.outl(f"| | {' | '.join(f'`{name}`' for name in found)} |")
+    cog.outl(f"|---|{'---:|' * len(found)}")
+    for name, cell in rows.items():
+        cog.outl(f"| {name} | {' | '.join(str(cell(one)) for one in found.values())} |")
