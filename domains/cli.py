@@ -40,8 +40,10 @@ app: Final = typer.Typer(
 )
 # A vendor's ":x:" is no emoji of ours.
 err: Final = Console(stderr=True, emoji=False)
-# A pipe has no width of its own; 80 columns would break every row.
-out: Final = Console(width=None if sys.stdout.isatty() or "COLUMNS" in os.environ else 120, emoji=False)
+out: Final = Console(emoji=False)
+
+PIPE: Final = 120
+"""Columns of what is piped."""
 
 USAGE: Final = 2
 """Exit code of a call that cannot be carried out as it stands."""
@@ -55,7 +57,9 @@ LONGEST_WHEN: Final = 160
 
 @app.callback()
 def _app() -> None:
-    """Keep verbs verbs, even if there is but one."""
+    """Give a pipe a width: it has none of its own, and 80 columns would break every row."""
+    if not sys.stdout.isatty() and "COLUMNS" not in os.environ:
+        out.width = PIPE
 
 
 class OnRuntime(StrEnum):
@@ -404,7 +408,7 @@ def new(
         _refuse(f"cannot write {error.filename}: {error.strerror}.")
     for file in written:
         out.print(f"[green]wrote[/] {file.as_posix()}", highlight=False)
-    out.print(f"Next: domains run {name}, then pytest tests/test_{name}.py says what to replace.", soft_wrap=True)
+    out.print(f"Next: domains run {name}; pytest tests/test_{name}.py says what to replace.", soft_wrap=True)
 
 
 def _book(name: str) -> "RuleBook":

@@ -1,7 +1,7 @@
 """What a flow sends, and what came back, read without ever raising.
 
-``Call`` is one request, ``Progress`` what a screen shows before it is sent, ``Reply`` a response or the exception
-in its place.
+``Call`` is one request, ``Progress`` what a screen shows before it is sent, ``Reply`` a response or the
+exception in its place.
 """
 
 import json

@@ -113,9 +113,15 @@ def build(
 
 
 def vendors(scenario: Scenario) -> dict[str, Vendor]:
-    """Return the fakes that a scenario needs, by domain, set up as it says."""
+    """Return the fakes that a scenario needs, by domain, set up as it says.
+
+    A scenario of one domain offers the model that domain's tools; one across domains, those it asks for.
+    """
     home = scenario.id.split("/")[0]
-    names = [home] if home in DOMAINS else list(DOMAINS)
+    steps = (step for turn in scenario.turns for step in turn.script if not isinstance(step, str))
+    asked = {ask.tool for step in steps for ask in step}
+    across = (name for name, domain in DOMAINS.items() if domain.sample.tool in asked)
+    names = [home] if home in DOMAINS else list(across)
     return {
         name: vendor(name, scenario.vendors.get(name, {}), scenario.forced.get(name, ())) for name in names
     }

@@ -1,1 +1,1 @@
-"""Fakes on the wire: three vendors, Groq, and a scripted model. They know neither domains nor orchestration."""
+"""Fakes on the wire: vendors, Groq, and a scripted model. They know neither domains nor orchestration."""

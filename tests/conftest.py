@@ -2,11 +2,17 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+
+if TYPE_CHECKING:
+    from tests.runtimes import Runtime
+
+pytest.register_assert_rewrite("tests.runtimes")
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -30,7 +36,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, dict[str, Any]], No
         wanted = _read(path)
         if wanted != text:
             lines = unified_diff(wanted.splitlines(), text.splitlines(), "expected", "came", lineterm="")
-            pytest.fail("\n".join([f"{path.name} differs (--update-golden rewrites it):", *lines]), pytrace=False)
+            pytest.fail(
+                "\n".join([f"{path.name} differs (--update-golden rewrites it):", *lines]), pytrace=False
+            )
 
     return check
 
@@ -44,3 +52,24 @@ def _read(path: Path) -> str:
     except ValueError as error:
         pytest.fail(f"{path.name} is no JSON ({error}): --update-golden rewrites it", pytrace=False)
     return text
+
+
+@pytest.fixture(params=["graph", "agent"])
+def runtime(request: pytest.FixtureRequest) -> "Runtime":
+    """Each runtime, run by ``invoke``."""
+    from orchestration.graph import build_graph
+    from tests.runtimes import Runtime, agent_build
+
+    return Runtime(request.param, build_graph if request.param == "graph" else agent_build())
+
+
+@pytest.fixture(params=["invoke", "ainvoke", "stream", "astream"])
+def anyhow(request: pytest.FixtureRequest, runtime: "Runtime") -> "Runtime":
+    """Each runtime in each way."""
+    return replace(runtime, way=request.param)
+
+
+@pytest.fixture(params=["invoke", "ainvoke"])
+def both(request: pytest.FixtureRequest, runtime: "Runtime") -> "Runtime":
+    """Each runtime, sync and async."""
+    return replace(runtime, way=request.param)

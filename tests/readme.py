@@ -6,6 +6,8 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import cog  # type: ignore[import-not-found]  # cogapp puts it there while it runs
 
@@ -63,7 +65,7 @@ def verbs() -> None:
 def compared() -> None:
     """Show what ``domains compare`` counts over all scenarios."""
     found = json.loads(_printed(["compare", "--json"]))["wirings"]
-    rows = {
+    rows: dict[str, Callable[[Any], Any]] = {
         "model calls": lambda one: one["model_calls"],
         "tokens, approximate": lambda one: f"{one['input_tokens'] + one['output_tokens']:,}",
         "calls to vendors": lambda one: one["vendor_calls"],

@@ -32,6 +32,8 @@ from mocks.stripe import StripeMock
 from mocks.vendor import Fault, Vendor
 from orchestration import Effect, Outcome, Reason
 
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
+
 C, T, F, P = Reason
 ROOT: Final = Path(__file__).parents[1]
 URL: Final = "https://vendor.example/docs"

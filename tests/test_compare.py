@@ -16,6 +16,8 @@ from domains.scenario import Ask, Scenario, Turn
 from orchestration.outcomes import Outcome
 from orchestration.reasons import Reason
 
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
+
 ALL: Final = scenarios()
 SOME: Final = (
     "checkout/paid",

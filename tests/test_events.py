@@ -34,6 +34,8 @@ from orchestration.graph import build_graph
 from orchestration.guards import mask
 from tests.runtimes import Runtime, Till, agent_build
 
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
+
 SECRET = "sk-4242"  # noqa: S105 - planted everywhere, to be looked for
 PAID = Outcome(
     f"Paid {SECRET}.",

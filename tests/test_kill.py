@@ -26,6 +26,8 @@ from mocks.stripe import StripeMock
 from mocks.vendor import Fault, Vendor
 from orchestration.asking import INTERRUPTED
 
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
+
 pytest.importorskip("langgraph.checkpoint.sqlite", reason="the extra `durable` is not installed here")
 if sys.platform == "win32":
     pytest.skip("there is no SIGKILL here", allow_module_level=True)

@@ -182,7 +182,7 @@ def test_every_part_must_hold() -> None:
         {"header": {"x": 1.5}},
         {"body": {"x": [1, 2]}},
         {"body": {"x": ()}},
-        {"body": {"x": {"a", None}}},
+        {"body": {"x": ("a", None)}},
         {"body": {"x": b"bytes"}},
         {"phrases": ()},
         {"phrases": ("",)},

@@ -22,6 +22,8 @@ from orchestration import Reason, decide
 from orchestration.outcomes import NOT_CARRIED_OUT
 from orchestration.router import DEFAULT_POLICY, Route, outcome_of
 
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
+
 mcp = pytest.importorskip("mcp")
 pytest.importorskip("langchain_mcp_adapters")
 

@@ -17,6 +17,8 @@ from mocks.stripe import StripeMock
 from mocks.vendor import PAIRS, Fault
 from orchestration.agent import build_agent
 
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
+
 CART = {"cart_id": "cart_7", "amount": 1999}
 SCHEDULES = 60
 

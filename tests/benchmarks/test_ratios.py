@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 import pytest
+from langchain.agents import create_agent
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, tool
 
@@ -23,7 +24,7 @@ from domains.infrastructure import BARE
 from domains.mapping import Reply
 from mocks.model import ScriptedModel
 from orchestration import Outcome, Reason, decide
-from orchestration.agent import build_agent, create_agent
+from orchestration.agent import build_agent
 from orchestration.graph import build_graph
 
 pytestmark = pytest.mark.slow
@@ -142,7 +143,8 @@ def test_whole_runs_beside_return_direct(benchmark: Any) -> None:
 def test_history_growth(benchmark: Any) -> None:
     """A long thread costs a run no more than langgraph's own reducer makes it."""
     long = history(2_000)[:-2]
-    agent, direct = build_agent(model(), [pay()]), create_agent(model(), [pay(direct=True)])
+    agent: Any = build_agent(model(), [pay()])
+    direct: Any = create_agent(model(), [pay(direct=True)])
     ratio = side_by_side(
         lambda: agent.invoke({"messages": long}), lambda: direct.invoke({"messages": long}), rounds=20
     )

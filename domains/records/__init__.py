@@ -1,0 +1,1 @@
+"""Write records in Salesforce, once and never over somebody else's change."""
