@@ -102,6 +102,12 @@ class PowerBiMock(Vendor):
         self.route("POST", f"{report}/ExportTo", self._start)
         self.route("GET", f"{report}/exports/(?P<job>[^/]+)", self._status)
 
+    def done(self) -> int:
+        """Return how many different files lie ready."""
+        with self._lock:
+            ready = (job for job in self.jobs.values() if job.looks >= self.steps)
+            return len({(job.report, job.format) for job in ready if job.report not in self.failing})
+
     def perform(self, ask: Ask, work: Work) -> Wire:
         """Check the token, then do the work."""
         try:

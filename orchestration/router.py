@@ -194,7 +194,7 @@ def decide(messages: Sequence[Any], policy: StopPolicy = DEFAULT_POLICY) -> Deci
     if spent and rule not in STOP_RULES:
         rule = "turns_exhausted"
     # A run that a budget ends was not finished: what its other turns have found stands in no other text.
-    unfinished = spent or rule in BUDGET_RULES
+    unfinished = rule in BUDGET_RULES or (spent and policy.mode is StopMode.NEVER)
     texts = _texts(votes, earlier, unfinished=unfinished) if rule in STOP_RULES else {}
     return Decision(
         route=_route(rule, votes, policy.mode, spent=spent),

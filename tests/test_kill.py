@@ -26,14 +26,14 @@ from mocks.stripe import StripeMock
 from mocks.vendor import Fault, Vendor
 from orchestration.asking import INTERRUPTED
 
-pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
-
 pytest.importorskip("langgraph.checkpoint.sqlite", reason="the extra `durable` is not installed here")
 if sys.platform == "win32":
     pytest.skip("there is no SIGKILL here", allow_module_level=True)
 
 from tests.kill_child import OWN_POINTS, Durability, Life, Step, live
 from tests.vendor_server import served
+
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
 
 INTENTS = "/v1/payment_intents"
 RECEIPT = "<p>Payment received: <strong>19.99 USD</strong> for cart <strong>cart_7</strong>.</p>"

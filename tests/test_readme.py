@@ -5,6 +5,8 @@ import re
 import shlex
 from pathlib import Path
 
+import pytest
+
 from tests.tree import ROOT, copied, python
 
 pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`

@@ -30,7 +30,7 @@ BOOK: Final = RuleBook(
     domain="export",
     codes=("error.code", "error.pbi.error.code", "status"),
     request_ids=("requestid", "x-request-id"),
-    # An export changes nothing: whatever is lost can be asked for anew.
+    # Whatever is lost can be asked for anew. Of a file that is ready the flow says that it is there.
     writes=False,
     rules=(
         # The proof of success, and the other states of a job.

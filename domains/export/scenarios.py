@@ -167,7 +167,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     ),
     Scenario(
         id="export/two-at-once",
-        about="Two exports in one turn, one of which names no document: the run ends once both are there.",
+        about="Two exports in one turn, one of which names no document: the customer reads of both files.",
         turns=(
             Turn(
                 user="Please send me the sales report as a PDF and the staff costs as slides.",
@@ -177,7 +177,7 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
                 reasons=("completed", "transient", "completed"),
                 rules=("export/ready", "export/no-document", "export/ready"),
                 stopped_by="completed",
-                final=PPTX,
+                final=f"{PDF}\n\n{PPTX}",
             ),
         ),
     ),

@@ -4,6 +4,9 @@ An export is a job at the vendor. One call starts it and looks at it a few times
 screen (``Progress``), never into the text. A job that is not done by then is no failure: the outcome is
 completed and pending, names the job, and the next call with that name goes on watching. Nothing is kept in
 between, so a restart, or another process, goes on as well.
+
+What is made is a file for the customer, so a file that is ready is ``applied``: a run that made two says so
+of both. Until then the effect is none: a job that got lost made nothing that anybody could fetch.
 """
 
 import json
@@ -18,10 +21,10 @@ import httpx
 from langchain_core.tools import BaseTool
 
 from domains.export.rules import BOOK
-from domains.mapping import Call, Flow, Progress, Reply
+from domains.mapping import Call, Flow, Progress, Reply, proven
 from domains.tool import as_tool, connect
 from orchestration.outcomes import Outcome, printable
-from orchestration.reasons import Reason
+from orchestration.reasons import Effect, Reason
 
 LOOKS: Final = 5
 """How often one call looks at a job."""
@@ -172,9 +175,8 @@ class _Watch:
         kept = f" The file is kept until {until[1]} {until[2]} UTC." if until else ""
         facts: dict[str, Any] = {"job": self.job, "extension": reply.first("resourceFileExtension")}
         evidence = {**outcome.evidence, **{name: fact for name, fact in facts.items() if fact}}
-        return replace(
-            outcome, content=f"The export{named} is ready, as {self.kind}.{kept}", evidence=evidence
-        )
+        text = f"The export{named} is ready, as {self.kind}.{kept}"
+        return replace(outcome, content=text, effect=Effect.APPLIED, evidence=evidence)
 
 
 def _pause(outcome: Outcome) -> float:
@@ -185,7 +187,7 @@ def _pause(outcome: Outcome) -> float:
 
 def _says_nothing(reply: Reply, outcome: Outcome) -> bool:
     """Whether an answer is lost or unreadable, so that it says nothing of the job."""
-    if reply.status is None:
-        return outcome.reason is Reason.TRANSIENT
+    if reply.status is None:  # a look that cannot even be sent will not be, the next time
+        return outcome.reason is Reason.TRANSIENT or proven(reply) is Effect.UNKNOWN
     lost = reply.status in _LATER and outcome.retry_after_s is None
     return lost or (reply.status < 300 and reply.body is None)  # noqa: PLR2004 - HTTP's own class
