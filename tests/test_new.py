@@ -125,7 +125,7 @@ def test_the_vendor_may_be_left_out(project: Path) -> None:
         "we ather",
         "we.ather",
         "../weather",
-        "/tmp/weather",  # noqa: S108 - never written to
+        "/weather",
         "weather\n",
         "wetter\u00e9",
         "\uff57eather",
