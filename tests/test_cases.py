@@ -45,6 +45,8 @@ from orchestration.relay import policy_of
 from orchestration.streams import user_text, without_artifacts
 from tests.runtimes import NO_LANGCHAIN, assert_valid, call, garbled, rule_of, turn, walk
 
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
+
 SECRET = "sk_live_51Hunter2"  # noqa: S105 - planted, to be looked for
 SAID = "In my own words."
 CREATE = "POST /v1/payment_intents"

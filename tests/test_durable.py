@@ -52,6 +52,8 @@ from orchestration.graph import build_graph
 from orchestration.tools import EARLIER_UNCONFIRMED, prepare
 from tests.runtimes import Runtime, assert_valid, call, turn
 
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
+
 RECEIPT = "<p>Payment received: <strong>19.99 USD</strong> for cart <strong>cart_7</strong>.</p>"
 CART: dict[str, Any] = {"cart_id": "cart_7", "amount": 1999}
 CONFIG: Any = {"configurable": {"thread_id": "t"}}

@@ -28,6 +28,8 @@ from domains.mapping import Call, Flow, Reply, RuleBook, run
 from orchestration.outcomes import Outcome
 from orchestration.reasons import Effect, Reason
 
+pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
+
 PATIENCE_S: Final = 10.0
 """How long a client waits for an answer: no slow machine is to look like a silent vendor."""
 
