@@ -1,7 +1,7 @@
 """What routing costs, as ratios of two things measured side by side in one process.
 
-``uv run pytest tests/benchmarks -m slow -n 0 -s`` prints the figures; README shows some of them. Times differ from
-machine to machine; ratios are what is asserted on.
+``uv run pytest tests/benchmarks -m slow -n 0 -s`` prints the figures; README shows some of them. Times differ
+from machine to machine; ratios are what is asserted on.
 """
 
 import asyncio
