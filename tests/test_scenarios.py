@@ -21,7 +21,9 @@ def played(name: str, runtime: Runtime, *, use_async: bool = False) -> Played:
     return play(ALL[name], runtime, use_async=use_async)
 
 
-@pytest.mark.parametrize("use_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    "use_async", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["sync", "async"]
+)
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize("name", ALL)
 def test_goes_as_written(name: str, runtime: Runtime, use_async: bool) -> None:
