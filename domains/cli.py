@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from itertools import groupby
 from pathlib import Path
 from textwrap import shorten
-from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, Final, NoReturn, TypeAlias, TypeVar
 
 import typer
 from rich import box
@@ -77,6 +77,18 @@ class OneRuntime(StrEnum):
     AGENT = "agent"
 
 
+Live: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--live", help="Ask Groq in place of the script; needs GROQ_API_KEY. The vendors stay fakes."
+    ),
+]
+Model: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="The Groq model to ask with --live.", show_default="openai/gpt-oss-120b"),
+]
+
+
 @app.command("list")
 def list_() -> None:
     """List the domains and their scenarios."""
@@ -113,36 +125,28 @@ def run(
         typer.Option(help="What a stop does: end the run, have good news reworded, or ask the model."),
     ] = StopMode.HARD,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON array and nothing else.")] = False,
-    live: Annotated[
-        bool,
-        typer.Option(
-            "--live", help="Ask Groq in place of the script; needs GROQ_API_KEY. The vendors stay fakes."
-        ),
-    ] = False,
-    model: Annotated[
-        str | None,
-        typer.Option(help="The Groq model to ask with --live.", show_default="openai/gpt-oss-120b"),
-    ] = None,
+    live: Live = False,
+    model: Model = None,
 ) -> None:
     """Play scenarios and compare what happens with what must happen. Exits 1 on a surprise.
 
-    They are written for mode hard. In never each stop must go back to the model, whose words then end the
-    turn; in polish, good news must cost a call more and keep every number.
+    They are written for mode hard. In never, each stop must go back to the model, whose words then end
+    the turn. In polish, good news must cost a call more and keep every number.
     """
     chosen = _chosen(globs or [])
-    if model and not live:
-        _refuse("--model goes with --live.")
-    asked = _groq(model) if live else None
+    asked = _groq(model, live=live)
     runtimes = ["graph", "agent"] if runtime is OnRuntime.BOTH else [runtime.value]
-    play = _play_live if live else _play
-    played = play(chosen, runtimes, asked, quiet=as_json, mode=mode)
-    if as_json:
+    played: list[Played] = []
+    refused = _until_refused(_play(chosen, runtimes, asked, quiet=as_json, mode=mode), played)
+    if as_json and (played or not refused):
         typer.echo(json.dumps([one.row() for one in played], ensure_ascii=False, indent=2))
-    else:
+    elif played:
         _print_played(played, live=live)
     for one in played:
         for surprise in one.surprises:
             err.print(f"[red]{one.scenario} on {one.runtime}[/]: {escape(surprise)}", soft_wrap=True)
+    if refused:
+        _refuse(refused)
     raise typer.Exit(0 if all(one.ok for one in played) else 1)
 
 
@@ -213,18 +217,27 @@ def compare(
         typer.Argument(metavar="GLOB", help="Which scenarios, as for `run`. None: all of them."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False,
+    live: Live = False,
+    model: Model = None,
 ) -> None:
     """Play scenarios in five wirings, from the plain loop to the router, side by side.
 
-    Exits 1 if a scenario does not go as written in mode hard.
+    With --live, a real model is asked in all of them: some 12 calls a scenario. Exits 1 if a scenario does
+    not go as written in mode hard, 2 if Groq did not answer; what was compared until then is printed.
     """
-    compared = _compared(_chosen(globs or []), quiet=as_json)
-    if as_json:
+    chosen = _chosen(globs or [])
+    asked = _groq(model, live=live)
+    compared: list[Compared] = []
+    refused = _until_refused(_compared(chosen, asked, quiet=as_json), compared)
+    name = asked.model_name if live else None
+    if as_json and (compared or not refused):
         from domains.compare import as_dict
 
-        typer.echo(json.dumps(as_dict(compared), ensure_ascii=False, indent=2))
-    else:
-        _print_compared(compared)
+        typer.echo(json.dumps(as_dict(compared, model=name), ensure_ascii=False, indent=2))
+    elif compared:
+        _print_compared(compared, model=name)
+    if refused:
+        _refuse(refused)
     raise typer.Exit(_surprises(compared))
 
 
@@ -243,8 +256,8 @@ def report(
     Exits 1 if a scenario does not go as written.
     """
     chosen = _chosen(globs or [])
-    compared = _compared(chosen, quiet=False)
-    played = _play(chosen, ["graph"], None, quiet=False)
+    compared = list(_compared(chosen, None, quiet=False))
+    played = list(_play(chosen, ["graph"], None, quiet=False))
     from domains.report import page
 
     html = page(chosen, played, compared)
@@ -342,12 +355,7 @@ def _print_checked(report: "Report") -> None:
 @app.command()
 def chat(
     thread: Annotated[str, typer.Option(help="Which conversation; the same id goes on with it.")] = "default",
-    live: Annotated[
-        bool,
-        typer.Option(
-            "--live", help="Ask Groq in place of a script; needs GROQ_API_KEY. The vendors stay fakes."
-        ),
-    ] = False,
+    live: Live = False,
     runtime: Annotated[OneRuntime, typer.Option(help="Which runtime runs it.")] = OneRuntime.GRAPH,
     store: Annotated[
         Path | None,
@@ -364,7 +372,7 @@ def chat(
     """
     if not thread.strip():
         _refuse("--thread needs an id.")
-    model = _groq(None) if live else None
+    model = _groq(None, live=live)
     from domains.chat import INSTALL, KNOWN, Chat, Clerk, can_keep, default_store
 
     keeps = can_keep()
@@ -519,7 +527,7 @@ def _play(
     *,
     quiet: bool,
     mode: StopMode = StopMode.HARD,
-) -> "list[Played]":
+) -> "Iterator[Played]":
     from rich.progress import MofNCompleteColumn, Progress, TextColumn
 
     columns = (TextColumn("playing"), MofNCompleteColumn(), TextColumn("{task.description}"))
@@ -528,26 +536,30 @@ def _play(
         from domains.runner import play
 
         policy = StopPolicy(mode=mode)
-        played = []
         for scenario in chosen:
             for runtime in runtimes:
                 progress.update(task, description=scenario.id)
-                played.append(play(scenario, runtime, policy=policy, live=asked))  # type: ignore[arg-type]
+                yield play(scenario, runtime, policy=policy, live=asked)  # type: ignore[arg-type]
                 progress.advance(task)
-    return played
 
 
-def _play_live(
-    chosen: "Sequence[Scenario]", runtimes: list[str], asked: Any, *, quiet: bool, mode: StopMode
-) -> "list[Played]":
-    from groq import GroqError
+T = TypeVar("T")
 
+
+def _until_refused(found: Iterator[T], kept: list[T]) -> str | None:
+    """Keep what is found; return how a real model refused to go on, if it did."""
     try:
-        return _play(chosen, runtimes, asked, quiet=quiet, mode=mode)
-    except GroqError as error:  # its text may name an organisation
+        kept.extend(found)  # what came before an error stays
+    except Exception as error:
+        from groq import GroqError
+
+        if not isinstance(error, GroqError):
+            raise
         status = getattr(error, "status_code", None)
         said = "could not be asked" if status is None else f"answered {status}"
-        _refuse(f"Groq {said} ({type(error).__name__}).")
+        rest = " What was played before that is shown." if kept else ""
+        return f"Groq {said} ({type(error).__name__}).{rest}"  # its own text may name an organisation
+    return None
 
 
 def _chosen(globs: Sequence[str]) -> "list[Scenario]":
@@ -565,14 +577,16 @@ def _chosen(globs: Sequence[str]) -> "list[Scenario]":
     return list(picked.values())
 
 
-def _groq(model: str | None) -> Any:
+def _groq(model: str | None, *, live: bool) -> Any:
+    if model and not live:
+        _refuse("--model goes with --live.")
+    if not live:
+        return None
     if not os.environ.get("GROQ_API_KEY", "").strip():
         _refuse("--live needs GROQ_API_KEY: set it to a key from your Groq console, or leave --live out.")
-    from langchain_groq import ChatGroq
+    from domains.runner import groq
 
-    from mocks.groq import MODEL
-
-    return ChatGroq(model=model or MODEL, temperature=0)
+    return groq(model)
 
 
 def _refuse(message: str) -> NoReturn:
@@ -623,15 +637,21 @@ def _merged(played: "Sequence[Played]") -> "Iterator[tuple[Played, str]]":
             yield from ((one, one.runtime) for one in same)
 
 
-def _compared(chosen: "Sequence[Scenario]", *, quiet: bool) -> "list[Compared]":
+def _compared(chosen: "Sequence[Scenario]", asked: Any, *, quiet: bool) -> "Iterator[Compared]":
     from rich.progress import Progress, TextColumn
 
     text = TextColumn("comparing {task.description}")
     with Progress(text, console=err, transient=True, disable=quiet or not err.is_terminal) as progress:
         task = progress.add_task("(loading the runtimes)", total=None)
-        from domains.compare import compare as compare_
+        from domains.compare import compare, compare_live
 
-        return compare_(chosen, on_play=lambda name: progress.update(task, description=name))
+        def on_play(name: str) -> None:
+            progress.update(task, description=name)
+
+        if asked is None:
+            yield from compare(chosen, on_play=on_play)
+        else:
+            yield from compare_live(chosen, asked, on_play=on_play)
 
 
 def _surprises(compared: "Sequence[Compared]") -> int:
@@ -642,8 +662,9 @@ def _surprises(compared: "Sequence[Compared]") -> int:
     return int(any(one.surprises for one in compared))
 
 
-def _print_compared(compared: "Sequence[Compared]") -> None:
-    from domains.compare import Wiring, Wrong, figures, of_plays
+def _print_compared(compared: "Sequence[Compared]", *, model: str | None) -> None:
+    from domains.answers import Wrong
+    from domains.compare import Wiring, avoided, figures, of_plays
 
     table = Table(box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False)
     table.add_column("")
@@ -651,7 +672,7 @@ def _print_compared(compared: "Sequence[Compared]") -> None:
         table.add_column(wiring.value, justify="right")
     totals = [figures(of_plays(compared, wiring)) for wiring in Wiring]
     for name in ("model_calls", "input_tokens", "output_tokens", "vendor_calls"):
-        label = name.replace("_", " ") + (", approx." if "tokens" in name else "")
+        label = name.replace("_", " ") + (", approx." if "tokens" in name and not model else "")
         table.add_row(label, *("unknown" if each[name] is None else f"{each[name]:,}" for each in totals))
     table.add_section()
     table.add_row("[bold]wrong answers[/]", *(_bad(sum(each["wrong"].values())) for each in totals))
@@ -669,7 +690,16 @@ def _print_compared(compared: "Sequence[Compared]") -> None:
         table.add_row(f"[cyan]{row[0].scenario}[/]", *(_cell(each) for each in row))
     out.print(table)
     same = len(rows) - len(differing)
-    out.print(f"Scenarios: {len(rows)}, {same} of them alike in all wirings. Tokens are approximate.")
+    out.print(f"Scenarios: {len(rows)}, {same} of them alike in all wirings.")
+    without = avoided(compared, Wiring.HARD)
+    tokens = sum(without[name] or 0 for name in ("input_tokens", "output_tokens"))
+    known = "unknown" if None in without.values() else f"{tokens:,}"
+    how = f"measured with {model}" if model else "counted with the script, tokens approximate"
+    out.print(
+        f"What hard avoided of the plain loop ({how}): {without['model_calls']:,} of the model calls, "
+        f"{known} of the tokens.",
+        soft_wrap=True,
+    )
 
 
 def _bad(number: int) -> str:

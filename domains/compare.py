@@ -9,41 +9,37 @@ The plain loop is ``create_agent`` with the domains' tools and nothing else. (No
 keeps our budget of attempts and our guard against sending a declined call again, both of which would
 flatter the baseline.) With ``return_direct`` it gets copies of the tools that carry the flag: the marks
 that come off best, found by trying all of them. What the user reads in a wiring is its last message.
+``domains.answers`` finds what is wrong with it.
 
-Wrong answers are found by checks on messages and on the vendors' logs:
-
-- *gave up*: the run ended on a failure that could pass: the model was not asked, and a call that it would
-  have made next does pass;
-- *left undone*: the same after a step that did not fail: the user asked for more than that step;
-- *retried*: a call that was declined in this run was made once more, and the vendor was asked once more;
-- *lost a receipt*: something was done, and the last message lacks a number or a link of its receipt;
-- *claimed success*: the model's own words say that something is done, and no call of the run did it. Found
-  by a few English verbs, so a claim in other words is missed.
+**Live**, a real model is asked in place of the script, in every wiring alike: what a stop avoided is then
+measured. There is no script to say what the model would have done next, so a run that a wiring ended has
+missed what the plain loop of the same scenario got done and it did not.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from html import unescape
 from itertools import combinations, count
 from typing import Any, Final
 
-from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
+from langchain_core.outputs import LLMResult
 from langchain_core.tools import BaseTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 
+from domains.answers import Called, Heard, Round, Wrong, lacks, shown, wrong
 from domains.found import DOMAINS
-from domains.runner import build, vendors
-from domains.scenario import Ask, Scenario, Turn
-from mocks.groq import GroqMock
-from orchestration.guards import essence
-from orchestration.ledger import ledger
-from orchestration.outcomes import Outcome, text_of
+from domains.runner import build, scripted, vendors
+from domains.scenario import Scenario, Turn
+from orchestration.asking import garbled, too_large
+from orchestration.ledger import EXCUSE, MODEL, OPEN, ledger
+from orchestration.outcomes import text_of
 from orchestration.reasons import Reason
+from orchestration.relay import PLAIN_PROMPT, SYSTEM_PROMPT
 from orchestration.router import StopMode, StopPolicy, outcome_of, turns
 from orchestration.tools import LAST_STEP
 
@@ -68,84 +64,6 @@ class Wiring(StrEnum):
 
 
 OURS: Final = (Wiring.HARD, Wiring.POLISH)
-
-
-class Wrong(StrEnum):
-    """What can be wrong with an answer."""
-
-    GAVE_UP = "gave up"
-    LEFT_UNDONE = "left undone"
-    RETRIED = "retried"
-    LOST_RECEIPT = "lost a receipt"
-    CLAIMED = "claimed success"
-
-
-@dataclass(frozen=True, slots=True)
-class Called:
-    """One tool call, and how it ended."""
-
-    call: Mapping[str, Any]
-    """The call, as the model made it."""
-
-    outcome: Outcome | None
-    """None if nothing vouches for the answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Round:
-    """One turn of tool calls."""
-
-    calls: tuple[Called, ...]
-    """In call order."""
-
-    sent: int
-    """Requests that the vendors saw meanwhile."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Heard:
-    """What came of one thing that the user said."""
-
-    rounds: tuple[Round, ...]
-    """The turns of tool calls."""
-
-    final: str
-    """What the user read last."""
-
-    by_model: bool
-    """Whether these are the model's own words."""
-
-    model_calls: int
-    """Requests that the model's wire saw."""
-
-    input_tokens: int | None
-    """Tokens sent, approximate; None if an answer did not say."""
-
-    output_tokens: int | None
-    """Tokens received, likewise."""
-
-    vendor_calls: int
-    """Requests that the vendors saw."""
-
-    missed: tuple[str, ...]
-    """The reasons of the calls that the model would have made next, had it been asked."""
-
-    ended_by: str
-    """The router's rule that ended it, or ``model``."""
-
-    wrong: tuple[Wrong, ...] = ()
-    """What the checks found."""
-
-    @property
-    def calls(self) -> list[Called]:
-        """Every tool call."""
-        return [called for each in self.rounds for called in each.calls]
-
-    @property
-    def receipts(self) -> dict[str, Outcome]:
-        """What was done, by what it was done to: the last answer about a thing counts."""
-        outcomes = [called.outcome for called in self.calls if called.outcome is not None]
-        return {each.key: each for each in outcomes if each.key is not None and _done(each)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,6 +150,38 @@ def compare(
     return [found[scenario.id, wiring] for scenario in scenarios for wiring in Wiring]
 
 
+def compare_live(
+    scenarios: Sequence[Scenario], model: Any, *, on_play: Callable[[str], None] = lambda _: None
+) -> Iterator[Compared]:
+    """Play scenarios in every wiring with a real model, one scenario after the other.
+
+    ``return_direct`` stands on the tools where it comes off best with the script: to try all marks with a
+    real model would cost a multiple of all the rest.
+
+    Args:
+        scenarios: What to play.
+        model: A chat model.
+        on_play: Told the scenario's id and the wiring before it is played.
+
+    Yields:
+        One item a scenario and wiring, in their order; those of a scenario once all of them are there.
+
+    Raises:
+        Exception: The model's provider refused; what was yielded before stands.
+    """
+    marks = {
+        each.scenario: each.marks
+        for each in of_plays(compare(scenarios, on_play=on_play), Wiring.RETURN_DIRECT)
+    }
+    for scenario in scenarios:
+        found: list[Compared] = []
+        for wiring in Wiring:
+            on_play(f"{scenario.id}, {wiring.value}")
+            baseline = found[0].heard if found else ()
+            found.append(play(scenario, wiring, marks=marks[scenario.id], live=model, baseline=baseline))
+        yield from found
+
+
 def _home(scenario: Scenario) -> str:
     """Return whose tools a scenario has; empty for all of them."""
     home = scenario.id.split("/")[0]
@@ -240,9 +190,12 @@ def _home(scenario: Scenario) -> str:
 
 def _best_marked(scenarios: Sequence[Scenario]) -> list[Compared]:
     """Play with ``return_direct`` on the tools that make it come off best: the flag is one choice for all."""
-    names = [tool.name for _, tool in _tools(scenarios[0])]
+    steps = (step for each in scenarios for turn in each.turns for step in turn.script)
+    names = sorted({ask.tool for step in steps if not isinstance(step, str) for ask in step})
     marks = [some for size in range(len(names), 0, -1) for some in combinations(names, size)]
-    tried = [[play(scenario, Wiring.RETURN_DIRECT, marks=some) for scenario in scenarios] for some in marks]
+    tried = (
+        [play(scenario, Wiring.RETURN_DIRECT, marks=some) for scenario in scenarios] for some in marks or [()]
+    )
     return min(tried, key=_badness)
 
 
@@ -250,96 +203,153 @@ def _badness(compared: Sequence[Compared]) -> tuple[int, int]:
     return sum(each.wrong.total() for each in compared), figures(compared)["model_calls"]
 
 
-def _tools(scenario: Scenario, fakes: Mapping[str, Any] | None = None) -> Iterator[tuple[str, BaseTool]]:
-    for name, fake in (fakes if fakes is not None else vendors(scenario)).items():
-        for tool in DOMAINS[name].tools(client=fake.client()):
-            yield name, tool
+@dataclass(eq=False)
+class Meter(BaseCallbackHandler):
+    """Counts what a run asks of its model, whatever becomes of the answers."""
+
+    calls: int = 0
+    """How often it was asked."""
+
+    input_tokens: int | None = 0
+    """Tokens sent; None if an answer did not say."""
+
+    output_tokens: int | None = 0
+    """Tokens received, likewise."""
+
+    refused: BaseException | None = None
+    """Why the provider gave no answer, if it was not the model's own fault."""
+
+    def on_chat_model_start(self, *_: Any, **__: Any) -> None:
+        """Count a call."""
+        self.calls += 1
+
+    def on_llm_end(self, response: LLMResult, **_: Any) -> None:
+        """Add up what it cost."""
+        usage = getattr(response.generations[0][0], "message", AIMessage("")).usage_metadata or {}
+        self.input_tokens = _sum((self.input_tokens, usage.get("input_tokens")))
+        self.output_tokens = _sum((self.output_tokens, usage.get("output_tokens")))
+
+    def on_llm_error(self, error: BaseException, **_: Any) -> None:
+        """Note a refusal. What it cost is not known."""
+        self.input_tokens = self.output_tokens = None
+        if not isinstance(error, Exception) or not (garbled(error) or too_large(error)):
+            self.refused = error
 
 
-def play(scenario: Scenario, wiring: Wiring, *, marks: Sequence[str] = ()) -> Compared:
+def play(
+    scenario: Scenario,
+    wiring: Wiring,
+    *,
+    marks: Sequence[str] = (),
+    live: Any = None,
+    baseline: Sequence[Heard] = (),
+) -> Compared:
     """Play a scenario in one wiring.
 
     Args:
         scenario: What to play.
         wiring: How model and tools are wired.
         marks: The tools that carry ``return_direct`` in the wiring of that name.
+        live: A real model in place of the script.
+        baseline: What came of the same in the plain loop, to say what a live run has missed.
+
+    Raises:
+        Exception: The real model's provider refused.
     """
     fakes = vendors(scenario)
-    tools = [tool for _, tool in _tools(scenario, fakes)]
+    tools = [tool for name, fake in fakes.items() for tool in DOMAINS[name].tools(client=fake.client())]
     if wiring is Wiring.RETURN_DIRECT:
         tools = [tool.model_copy(update={"return_direct": tool.name in marks}) for tool in tools]
     free_text = {tool.name: (tool.metadata or {}).get("free_text") or () for tool in tools}
-    history: list[AnyMessage] = []
+    ours = wiring in OURS
+    history: list[AnyMessage] = [SystemMessage(SYSTEM_PROMPT if ours else PLAIN_PROMPT)] if live else []
     heard: list[Heard] = []
     ids = count(1)
     for turn in scenario.turns:
-        wire = GroqMock(
-            turns=[_said(step, ids, ours=wiring in OURS) for step in turn.script], narration=turn.narration
-        )
-        agent = _WIRED[wiring](wire.model(), tools)
-        start, asked = [*history, HumanMessage(turn.user)], _requests(fakes)
-        log: dict[int, int] = {len(start): asked}
-        for state in agent.stream({"messages": start}, stream_mode="values"):
-            history = state["messages"]
-            log[len(history)] = _requests(fakes)
-        came = _heard(turn, history, len(start), wire, log)
+        model = live or scripted(turn, ids, without=() if ours else (LAST_STEP,)).model()
+        meter, log, raised = Meter(), _Log(fakes), ""
+        history = [*history, HumanMessage(turn.user)]
+        log.note(history)
+        try:
+            agent = _WIRED[wiring](model, tools)
+            for state in agent.stream({"messages": history}, {"callbacks": [meter]}, stream_mode="values"):
+                history = state["messages"]
+                log.note(history)
+        except AssertionError:
+            raise  # the script's own failure
+        except Exception as error:
+            raised = type(error).__name__
+        if meter.refused:
+            raise meter.refused
+        came = _heard(history, meter, log.sent, raised)
+        plain = baseline[len(heard)] if len(heard) < len(baseline) else None
+        came = replace(came, missed=_missed(turn, came, plain, live=bool(live)))
         seen = [called for each in heard for called in each.calls]
-        heard.append(replace(came, wrong=tuple(_wrong(came, free_text, seen))))
-    written = zip(scenario.turns, heard, strict=True) if wiring is Wiring.HARD else ()
+        heard.append(replace(came, wrong=tuple(wrong(came, free_text, seen))))
+        if raised:
+            break
     return Compared(
         scenario=scenario.id,
         wiring=wiring,
         heard=tuple(heard),
         marks=tuple(marks),
-        surprises=tuple(
-            f"expected {turn.final!r}, came {each.final!r}"
-            for turn, each in written
-            if turn.final != each.final
-        ),
+        surprises=() if live or wiring is not Wiring.HARD else tuple(_surprises(scenario, heard)),
     )
 
 
-def _requests(fakes: Mapping[str, Any]) -> int:
-    return sum(len(fake.requests) for fake in fakes.values())
+class _Log:
+    """How many requests the vendors have seen, by the length of the history then."""
+
+    def __init__(self, fakes: Mapping[str, Any]) -> None:
+        self._fakes = fakes
+        self.sent: dict[int, int] = {}
+
+    def note(self, history: Sequence[AnyMessage]) -> None:
+        self.sent[len(history)] = sum(len(fake.requests) for fake in self._fakes.values())
 
 
-def _said(step: tuple[Ask, ...] | str, ids: Iterator[int], *, ours: bool) -> AIMessage:
-    """Return a step of the script. A model that is not shown ``last_step`` does not write it."""
-    if isinstance(step, str):
-        return AIMessage(step)
-    calls = [
-        {
-            "name": ask.tool,
-            "args": {name: value for name, value in ask.args.items() if ours or name != LAST_STEP},
-            "id": f"call_{next(ids)}",
-        }
-        for ask in step
-    ]
-    return AIMessage("", tool_calls=calls)
-
-
-def _heard(
-    turn: Turn, history: Sequence[AnyMessage], started: int, wire: GroqMock, log: Mapping[int, int]
-) -> Heard:
-    run = ledger(history).runs[-1]
+def _heard(history: Sequence[AnyMessage], meter: Meter, sent: Mapping[int, int], raised: str) -> Heard:
+    ended_by = ledger(history).runs[-1].ended_by if history[-1].type != "human" else OPEN
     last = history[-1]
     places = {id(message): at for at, message in enumerate(history, start=1)}
+    total = max(sent.values())
     rounds = []
     for each in reversed(list(turns(history))):
         calls = tuple(Called(call, outcome_of(answer)) for call, answer in each.answers)
         asked = places[id(each.message)]
-        rounds.append(Round(calls, log[asked + len(calls)] - log[asked]))
+        rounds.append(Round(calls, sent.get(asked + len(calls), total) - sent[asked]))
     return Heard(
         rounds=tuple(rounds),
-        final=text_of(last.content),
+        final="" if raised else text_of(last.content),
         by_model=isinstance(last, AIMessage) and last.response_metadata.get("route") != "finalize",
-        model_calls=wire.calls,
-        input_tokens=run.cost.input_tokens,
-        output_tokens=run.cost.output_tokens,
-        vendor_calls=log[len(history)] - log[started],
-        missed=turn.reasons[sum(len(each.calls) for each in rounds) :],
-        ended_by=run.ended_by,
+        model_calls=meter.calls,
+        input_tokens=meter.input_tokens,
+        output_tokens=meter.output_tokens,
+        vendor_calls=total - min(sent.values()),
+        missed=(),
+        ended_by=ended_by,
+        raised=raised,
     )
+
+
+def _missed(turn: Turn, came: Heard, plain: Heard | None, *, live: bool) -> tuple[str, ...]:
+    """Return the reasons of the calls that the model would have made next, had it been asked."""
+    if came.raised:
+        return ()
+    if not live:
+        return turn.reasons[len(came.calls) :]
+    if plain is None or came.ended_by in {MODEL, EXCUSE}:
+        return ()
+    done, would = ({each.call["name"] for each in heard.calls if each.done} for heard in (came, plain))
+    return (Reason.COMPLETED.value,) * len(would - done)
+
+
+def _surprises(scenario: Scenario, heard: Sequence[Heard]) -> Iterator[str]:
+    for turn, each in zip(scenario.turns, heard, strict=False):
+        if each.raised:
+            yield f"it raised {each.raised}"
+        elif turn.final != each.final:
+            yield f"expected {turn.final!r}, came {each.final!r}"
 
 
 def _plain(model: Any, tools: Sequence[BaseTool]) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -373,92 +383,10 @@ _WIRED: Final[Mapping[Wiring, Callable[..., CompiledStateGraph[Any, Any, Any, An
 }
 
 
-def _wrong(
-    came: Heard, free_text: Mapping[str, Sequence[str]], before: Sequence[Called] = ()
-) -> Iterator[Wrong]:
-    """Yield what is wrong with an answer.
-
-    Args:
-        came: The answer, and what led to it.
-        free_text: Tool -> the arguments that a model words anew each time.
-        before: The calls of what the user said earlier.
-    """
-    if Reason.COMPLETED in came.missed:
-        failed = any(_can_pass(called.outcome) for called in came.rounds[-1].calls)
-        yield Wrong.GAVE_UP if failed else Wrong.LEFT_UNDONE
-    if _retried(came, free_text):
-        yield Wrong.RETRIED
-    if _lost(came):
-        yield Wrong.LOST_RECEIPT
-    if came.by_model and _claims(came) and not _did(came.calls or before):
-        yield Wrong.CLAIMED
-
-
-def _done(outcome: Outcome | None) -> bool:
-    return outcome is not None and outcome.reason is Reason.COMPLETED and not outcome.pending
-
-
-def _can_pass(outcome: Outcome | None) -> bool:
-    return outcome is None or outcome.reason is Reason.TRANSIENT
-
-
-def _did(calls: Iterable[Called]) -> bool:
-    """Whether something was done, not only looked up."""
-    return any(_done(each.outcome) and each.outcome and each.outcome.key is not None for each in calls)
-
-
-def _retried(came: Heard, free_text: Mapping[str, Sequence[str]]) -> bool:
-    declined = []
-    for each in came.rounds:
-        own = [
-            (essence(called.call, free_text.get(called.call["name"], ())), called) for called in each.calls
-        ]
-        if each.sent and any(what in declined for what, _ in own):
-            return True
-        declined += [
-            what
-            for what, called in own
-            if called.outcome and called.outcome.reason in {Reason.FATAL, Reason.POLICY_BLOCK}
-        ]
-    return False
-
-
-def _lost(came: Heard) -> bool:
-    told = shown(came.final)
-    return any(fact not in told for receipt in came.receipts.values() for fact in _facts(receipt.content))
-
-
-def _facts(text: str) -> set[str]:
-    """Return the links and numbers of a text, or the whole of it if it has none."""
-    text = shown(text)
-    return set(re.findall(r"https?://\S+|\d+(?:[.,:]\d+)*", text)) or {text}
-
-
-def shown(text: str) -> str:
-    """Return a text as it looks on a page: without tags, white space folded."""
-    return " ".join(unescape(re.sub(r"</?[a-zA-Z][^<>]*>", " ", text)).split())
-
-
-_CLAIM: Final = re.compile(
-    r"\b(?:I(?:['\u2019]ve| have)|(?:is|are|was|were|been)(?: now| all| already)?) "
-    r"(?:paid|charged|bought|ordered|booked|opened|open|filed|created|sent|submitted|done|completed)\b",
-    re.IGNORECASE,
-)
-_DENIAL: Final = re.compile(
-    r"\b(?:no|not|none|nothing|never|nobody|cannot|unable)\b|n['\u2019]t\b|\?", re.IGNORECASE
-)
-
-
-def _claims(came: Heard) -> bool:
-    tools = " ".join(shown(each.outcome.content) for each in came.calls if each.outcome)
-    own = [each.strip() for each in re.findall(r"[^.!?]+[.!?]*", shown(came.final))]
-    return any(_CLAIM.search(each) and not _DENIAL.search(each) for each in own if each not in tools)
-
-
 def _true(turn: Turn, heard: Heard) -> Turn:
     """Return the turn with a narration that is true to all that the run's tools said."""
     told = replace(heard, final=turn.narration, by_model=True)
-    if not {Wrong.LOST_RECEIPT, Wrong.CLAIMED} & set(_wrong(told, {})):
+    if not {Wrong.LOST_RECEIPT, Wrong.CLAIMED} & set(wrong(told, {})):
         return turn
     last = [each.outcome for each in heard.rounds[-1].calls] if heard.rounds else []
     said = [each.content for each in (*heard.receipts.values(), *last) if each is not None]
@@ -467,9 +395,7 @@ def _true(turn: Turn, heard: Heard) -> Turn:
 
 def _reworded(turn: Turn, heard: Heard) -> Turn:
     """Return the turn with a narration that is true to what a polish call is sent: the stop's text alone."""
-    if _facts(heard.final) <= _facts(turn.narration):
-        return turn
-    return _retold(turn, heard.final)
+    return _retold(turn, heard.final) if lacks(turn.narration, heard.final) else turn
 
 
 def _retold(turn: Turn, *texts: str) -> Turn:
@@ -481,12 +407,30 @@ def of_plays(compared: Iterable[Compared], wiring: Wiring) -> list[Compared]:
     return [each for each in compared if each.wiring is wiring]
 
 
-def as_dict(compared: Sequence[Compared]) -> dict[str, Any]:
-    """Return what ``domains compare --json`` prints."""
+def avoided(compared: Sequence[Compared], wiring: Wiring) -> dict[str, int | None]:
+    """Return what a wiring did without, counted against the plain loop: model calls and tokens."""
+    before, after = (figures(of_plays(compared, each)) for each in (Wiring.PLAIN, wiring))
+    return {
+        name: None if None in {before[name], after[name]} else before[name] - after[name]
+        for name in ("model_calls", "input_tokens", "output_tokens")
+    }
+
+
+def as_dict(compared: Sequence[Compared], *, model: str | None = None) -> dict[str, Any]:
+    """Return what ``domains compare --json`` prints.
+
+    Args:
+        compared: What came of it.
+        model: The model that was asked; None for the script.
+    """
     return {
         "scenarios": len({each.scenario for each in compared}),
-        "tokens": "approximate",
-        "wirings": {wiring.value: figures(of_plays(compared, wiring)) for wiring in Wiring},
+        "model": model or "script",
+        "tokens": "reported" if model else "approximate",
+        "wirings": {
+            wiring.value: figures(of_plays(compared, wiring)) | {"avoided": avoided(compared, wiring)}
+            for wiring in Wiring
+        },
         "return_direct_on": {
             each.scenario: list(each.marks) for each in of_plays(compared, Wiring.RETURN_DIRECT)
         },

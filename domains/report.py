@@ -15,7 +15,8 @@ from typing import Any, Final
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
 from markupsafe import Markup
 
-from domains.compare import Compared, Heard, Wiring, Wrong, figures, of_plays
+from domains.answers import Heard, Wrong
+from domains.compare import Compared, Wiring, figures, of_plays
 from domains.explain import UNMAPPED, table_rows
 from domains.found import DOMAINS
 from domains.runner import Played
@@ -237,7 +238,7 @@ def _plots(compared: Sequence[Compared]) -> Iterator[Markup]:
     pairs = [
         (before, after)
         for plain, hard in zip(of_plays(compared, Wiring.PLAIN), of_plays(compared, Wiring.HARD), strict=True)
-        for before, after in zip(plain.heard, hard.heard, strict=True)
+        for before, after in zip(plain.heard, hard.heard, strict=False)  # one that raised is shorter
     ]
     by_rule = _grouped((_word(after.ended_by), before, after) for before, after in pairs)
     by_tool = _grouped((_tool_names(after), before, after) for before, after in pairs)

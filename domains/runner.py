@@ -5,7 +5,7 @@ fake of Groq's wire, or over Groq's own with ``live``.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,11 +14,12 @@ from typing import Any, Literal, TypeAlias
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage, ToolMessage
 from langchain_core.tools import BaseTool
+from langchain_groq import ChatGroq
 from langgraph.graph.state import CompiledStateGraph
 
 from domains.found import DOMAINS
 from domains.scenario import Ask, Forced, Scenario, Turn
-from mocks.groq import GroqMock
+from mocks.groq import MODEL, GroqMock
 from mocks.vendor import Fault, Vendor
 from orchestration.relay import SYSTEM_PROMPT, numbers
 from orchestration.router import (
@@ -166,7 +167,7 @@ def play(
             for name, fake in fakes.items()
         }
         tools = [tool for name, clients in with_clients.items() for tool in DOMAINS[name].tools(**clients)]
-        wire = GroqMock(turns=[_said(step, ids) for step in turn.script], narration=turn.narration)
+        wire = scripted(turn, ids)
         agent = build(runtime, live or wire.model(), tools, policy)
         steps, messages = walk(agent, [*history, HumanMessage(turn.user)], use_async=use_async)
         new = messages[len(history) + 1 :]
@@ -217,11 +218,34 @@ def expected(turn: Turn, mode: StopMode) -> Turn:
     return turn
 
 
-def _said(step: tuple[Ask, ...] | str, ids: Iterator[int]) -> AIMessage:
+def scripted(turn: Turn, ids: Iterator[int], *, without: Container[str] = ()) -> GroqMock:
+    """Return Groq's wire with a turn's script behind it.
+
+    Args:
+        turn: Whose script.
+        ids: Numbers for the calls' ids.
+        without: Arguments that the model does not write, since it is not shown them.
+    """
+    return GroqMock([_said(step, ids, without) for step in turn.script], narration=turn.narration)
+
+
+def _said(step: tuple[Ask, ...] | str, ids: Iterator[int], without: Container[str]) -> AIMessage:
     if isinstance(step, str):
         return AIMessage(step)
-    calls = [{"name": ask.tool, "args": dict(ask.args), "id": f"call_{next(ids)}"} for ask in step]
+    calls = [
+        {
+            "name": ask.tool,
+            "args": {name: value for name, value in ask.args.items() if name not in without},
+            "id": f"call_{next(ids)}",
+        }
+        for ask in step
+    ]
     return AIMessage("", tool_calls=calls)
+
+
+def groq(model: str | None = None) -> ChatGroq:
+    """Return Groq's own client, with the key in ``GROQ_API_KEY``."""
+    return ChatGroq(model=model or MODEL, temperature=0)
 
 
 def walk(

@@ -15,12 +15,17 @@ from orchestration.asking import LONGEST_RESULT
 from orchestration.outcomes import NO_TEXT, text_of
 from orchestration.router import Decision, StopPolicy
 
-SYSTEM_PROMPT: Final = (
+PLAIN_PROMPT: Final = (
     "Tools answer in plain sentences. When an answer says that something is not confirmed, it may have "
     "happened: tell the user so, never that it failed or succeeded, and do not start it over in another "
-    "way. When an answer names what would help, change that argument or ask the user for it. Set last_step "
-    "to false on a call only if you will call another tool after it to finish what the user asked; leave it "
-    "out otherwise. Never invent a result that no tool gave."
+    "way. When an answer names what would help, change that argument or ask the user for it. Never invent a "
+    "result that no tool gave."
+)
+"""The same for a loop without the router, whose tools do not take ``last_step``."""
+
+SYSTEM_PROMPT: Final = (
+    f"{PLAIN_PROMPT} Set last_step to false on a call only if you will call another tool after it to finish "
+    "what the user asked; leave it out otherwise."
 )
 """A paragraph for real models: put it into the system prompt of a run with these tools."""
 

@@ -1,7 +1,8 @@
 """What all tests share: the golden transcripts, and both runtimes."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
+    from tests.groq_server import GroqServer
     from tests.runtimes import Runtime
 
 pytest.register_assert_rewrite("tests.runtimes")
@@ -52,6 +54,24 @@ def _read(path: Path) -> str:
     except ValueError as error:
         pytest.fail(f"{path.name} is no JSON ({error}): --update-golden rewrites it", pytrace=False)
     return text
+
+
+@pytest.fixture
+def groq(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., "GroqServer"]]:
+    """Start a Groq that gives these answers, or what one function says, and point the real client at it."""
+    from tests.groq_server import in_turn, serving
+
+    with ExitStack() as stack:
+
+        def start(*turns: Any) -> "GroqServer":
+            answer = turns[0] if len(turns) == 1 and callable(turns[0]) else in_turn(turns)
+            server = stack.enter_context(serving(answer))
+            monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+            monkeypatch.setenv("GROQ_API_KEY", "not-a-key")
+            monkeypatch.setenv("GROQ_API_BASE", server.base)
+            return server
+
+        yield start
 
 
 @pytest.fixture(params=["graph", "agent"])

@@ -6,15 +6,12 @@ import re
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, Final
 
-import httpx
 import pytest
 from langchain_core.messages import AIMessage
 from typer.testing import CliRunner, Result
@@ -24,7 +21,8 @@ from domains.cli import app
 from domains.explain import UNMAPPED
 from domains.found import scenarios
 from domains.scenario import Scenario
-from mocks.groq import MODEL, GroqMock, unauthorized
+from mocks.groq import MODEL, unauthorized
+from tests.groq_server import GroqServer
 
 ROOT: Final = Path(__file__).parents[1]
 ALL: Final = scenarios()
@@ -260,72 +258,21 @@ def test_a_surprise_in_json(monkeypatch: pytest.MonkeyPatch) -> None:
 # Live.
 
 
+@pytest.mark.parametrize("verb", ["run", "compare"])
 @pytest.mark.parametrize("key", [None, "", "  "])
-def test_live_needs_a_key(key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_needs_a_key(verb: str, key: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a key, the name of the variable is told, and nothing is played."""
     if key is not None:
         monkeypatch.setenv("GROQ_API_KEY", key)
     said = "domains: --live needs GROQ_API_KEY: set it to a key from your Groq console, or leave --live out."
 
-    assert (2, "", said) == seen(invoke("run", "search/found", "--live"))
+    assert (2, "", said) == seen(invoke(verb, "search/found", "--live"))
 
 
-def test_a_model_needs_live() -> None:
+@pytest.mark.parametrize("verb", ["run", "compare"])
+def test_a_model_needs_live(verb: str) -> None:
     """A model's name has no meaning for the script."""
-    assert (2, "", "domains: --model goes with --live.") == seen(invoke("run", "--model", "x"))
-
-
-class Groq(ThreadingHTTPServer):
-    """Groq's wire on this machine: the mock's answers, over a real socket."""
-
-    daemon_threads = True
-
-    def __init__(self, mock: GroqMock) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
-        self.mock = mock
-        self.client = mock.http_client()
-        self.paths: list[str] = []
-        self.keys: list[str | None] = []
-
-
-class _Handler(BaseHTTPRequestHandler):
-    server: Groq
-
-    def do_POST(self) -> None:
-        """Hand the request on to the mock."""
-        body = self.rfile.read(int(self.headers["content-length"]))
-        self.server.paths.append(self.path)
-        self.server.keys.append(self.headers["authorization"])
-        answer = self.server.client.post(f"https://api.groq.com{self.path}", content=body)
-        self.send_response_only(answer.status_code)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(answer.content)))
-        self.end_headers()
-        self.wfile.write(answer.content)
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
-
-@pytest.fixture
-def groq(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Groq]]:
-    """Start a Groq with a script, and point the real client at it."""
-    started: list[tuple[Groq, threading.Thread]] = []
-
-    def start(*turns: AIMessage | httpx.Response) -> Groq:
-        server = Groq(GroqMock(turns, narration="All is told."))
-        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        started.append((server, thread))
-        monkeypatch.setenv("GROQ_API_KEY", "not-a-key")
-        monkeypatch.setenv("GROQ_API_BASE", f"http://127.0.0.1:{server.server_port}")
-        return server
-
-    yield start
-    for server, thread in started:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    assert (2, "", "domains: --model goes with --live.") == seen(invoke(verb, "--model", "x"))
 
 
 def asks(query: str) -> AIMessage:
@@ -345,7 +292,7 @@ LIVE: Final = {
 
 @pytest.mark.parametrize("name", LIVE)
 @pytest.mark.parametrize("runtime", ["graph", "agent"])
-def test_live(name: str, runtime: str, groq: Callable[..., Groq]) -> None:
+def test_live(name: str, runtime: str, groq: Callable[..., GroqServer]) -> None:
     """A stop asks a real model no more; a transient outcome gives it another turn."""
     turns, calls, stopped_by = LIVE[name]
     server = groq(*turns)
@@ -354,23 +301,23 @@ def test_live(name: str, runtime: str, groq: Callable[..., Groq]) -> None:
 
     assert (0, "") == (result.exit_code, result.stderr)
     assert (True, calls, stopped_by) == (row["ok"], row["model_calls"], row["stopped_by"])
-    assert calls == server.mock.calls
+    assert calls == len(server.requests)
     assert {"/openai/v1/chat/completions"} == {*server.paths}
     assert {"Bearer not-a-key"} == {*server.keys}
     assert ("All is told." == row["final"]) == (stopped_by is None)
 
 
-def test_live_asks_the_model_that_is_named(groq: Callable[..., Groq]) -> None:
+def test_live_asks_the_model_that_is_named(groq: Callable[..., GroqServer]) -> None:
     """--model goes out with the request; without it, the one in the help does."""
     server = groq(asks("mug"), asks("mug"))
     invoke("run", "search/found", "--live", "--model", "some/model")
     result = invoke("run", "search/found", "--live")
 
-    assert ["some/model", MODEL] == [request["model"] for request in server.mock.requests]
+    assert ["some/model", MODEL] == [request["model"] for request in server.requests]
     assert "approx" not in result.stdout
 
 
-def test_live_without_a_call_is_a_surprise(groq: Callable[..., Groq]) -> None:
+def test_live_without_a_call_is_a_surprise(groq: Callable[..., GroqServer]) -> None:
     """A model that calls no tool shows nothing, and that is told."""
     groq()
     code, _, err = seen(invoke("run", "search/found", "--live"))
@@ -378,13 +325,23 @@ def test_live_without_a_call_is_a_surprise(groq: Callable[..., Groq]) -> None:
     assert (1, "search/found on graph: the model called no tool") == (code, err)
 
 
-def test_live_with_a_wrong_key(groq: Callable[..., Groq]) -> None:
+def test_live_with_a_wrong_key(groq: Callable[..., GroqServer]) -> None:
     """What Groq refuses is one line, without a traceback."""
     groq(unauthorized())
 
     assert (2, "", "domains: Groq answered 401 (AuthenticationError).") == seen(
         invoke("run", "search/found", "--live", "--json")
     )
+
+
+def test_live_keeps_what_was_played(groq: Callable[..., GroqServer]) -> None:
+    """A refusal in the middle costs the rest, not what there is."""
+    groq(asks("mug"), unauthorized())
+    code, out, err = seen(invoke("run", "search/found", "search/no-index", "--live"))
+
+    assert 2 == code
+    assert out.endswith("1 played, 1 as written.")
+    assert "domains: Groq answered 401 (AuthenticationError). What was played before that is shown." == err
 
 
 def test_live_without_a_network(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,19 +2,27 @@
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Final
+from itertools import count
+from typing import Any, Final
 
+import httpx
 import pytest
+from langchain_core.messages import AIMessage
 from typer.testing import CliRunner
 
+from domains import answers
 from domains import compare as comparing
+from domains.answers import Called, Heard, Round, Wrong
 from domains.cli import app
-from domains.compare import OURS, Called, Compared, Heard, Round, Wiring, Wrong, compare, figures, play
+from domains.compare import OURS, Compared, Wiring, compare, figures, play
 from domains.found import scenarios
 from domains.scenario import Ask, Scenario, Turn
+from mocks.groq import MODEL, rate_limited, tool_use_failed, unauthorized
 from orchestration.outcomes import Outcome
 from orchestration.reasons import Reason
+from tests.groq_server import GroqServer, sensible
 
 pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
 
@@ -195,7 +203,8 @@ def heard(final: str, *outcomes: Outcome, by_model: bool = True) -> Heard:
         (heard("It is paid.", FAILED, by_model=False), set()),
         (heard("It is not paid. Is it open?", FAILED), set()),
         (heard("So I bought nothing, and nothing is paid.", FAILED), set()),
-        (heard("Here: It is open until 9.", FAILED), {Wrong.CLAIMED}),
+        (heard("Here: It is open until 9.", FAILED), set()),  # quoted
+        (heard("It is open until ten.", FAILED), {Wrong.CLAIMED}),
         (heard("Sorry. It is open until 9.", FAILED), set()),  # the tool's own sentence
         (heard("It is paid: 19.99.", DONE), set()),
         (heard("It is paid.", DONE), {Wrong.LOST_RECEIPT}),
@@ -206,13 +215,13 @@ def heard(final: str, *outcomes: Outcome, by_model: bool = True) -> Heard:
 )
 def test_words(said: Heard, wrong: set[Wrong]) -> None:
     """A claim needs something done; a receipt needs its numbers; a denial is no claim."""
-    assert wrong == set(comparing._wrong(said, {}))
+    assert wrong == set(answers.wrong(said, {}))
 
 
 def test_earlier_receipts_back_a_claim() -> None:
     """Who asks whether it worked is told the truth without another call."""
     done = [Called({"name": "checkout", "args": {}}, DONE)]
-    assert [] == list(comparing._wrong(heard("It is paid."), {}, done))
+    assert [] == list(answers.wrong(heard("It is paid."), {}, done))
 
 
 def test_unknown_tokens_stay_unknown() -> None:
@@ -246,6 +255,96 @@ def test_table() -> None:
     assert 0 == result.exit_code
     assert "Scenarios: 1, 0 of them alike in all wirings." in result.stdout
     assert 3 == result.stdout.count("gave up")
+
+
+# Live.
+
+
+def live(*arguments: str) -> tuple[int, dict[str, Any], str]:
+    """Return exit code, object and errors of a live comparison."""
+    result = CliRunner().invoke(app, ["compare", *arguments, "--live", "--json"])
+    return result.exit_code, json.loads(result.stdout or "{}"), result.stderr
+
+
+def by_wiring(told: dict[str, Any], name: str) -> list[Any]:
+    """Return one figure of every wiring."""
+    return [each[name] for each in told["wirings"].values()]
+
+
+def test_live(groq: Callable[..., GroqServer]) -> None:
+    """A real model is asked in every wiring, and every question is counted, with what it reported."""
+    server = groq(sensible("checkout/paid"))
+    code, told, err = live("checkout/paid")
+    calls = [request for request in server.requests if "tools" in request]
+    prompts = [request["messages"][0]["content"] for request in calls]
+
+    assert (0, "") == (code, err)
+    assert ("reported", MODEL) == (told["tokens"], told["model"])
+    assert [2, 1, 1, 1, 2] == by_wiring(told, "model_calls")
+    assert sum(by_wiring(told, "model_calls")) == len(server.requests)
+    assert [0] * 5 == [sum(wrong.values()) for wrong in by_wiring(told, "wrong")]
+    assert 1 == told["wirings"]["hard"]["avoided"]["model_calls"]
+    assert told["wirings"]["hard"]["avoided"]["input_tokens"] > 100
+    # Only who takes last_step is told of it.
+    assert ["last_step" in prompt for prompt in prompts] == [
+        "last_step" in str(each["tools"]) for each in calls
+    ]
+
+
+def test_live_finds_what_a_static_stop_missed(groq: Callable[..., GroqServer]) -> None:
+    """What the plain loop got done and a wiring did not is what that wiring gave up on, or left undone."""
+    groq(sensible("checkout/bank-busy"))
+    _, told, _ = live("checkout/bank-busy")
+    gave_up = [wrong[Wrong.GAVE_UP] for wrong in by_wiring(told, "wrong")]
+    assert ([3, 1, 1, 2, 3], [0, 1, 1, 0, 0]) == (by_wiring(told, "model_calls"), gave_up)
+
+
+def test_live_a_call_written_as_text(groq: Callable[..., GroqServer]) -> None:
+    """What Groq could not read leaves a plain loop as an exception; the router's asks once more."""
+    sane = sensible("checkout/paid")
+    refused: Counter[bool] = Counter()
+
+    def answer(body: dict[str, Any]) -> AIMessage | httpx.Response:
+        ours = "last_step" in str(body.get("tools"))
+        refused[ours] += 1
+        return tool_use_failed() if refused[ours] == 1 else sane(body)
+
+    groq(answer)
+    code, told, _ = live("checkout/paid")
+    assert 0 == code
+    assert [1, 0, 0, 0, 0] == [wrong[Wrong.RAISED] for wrong in by_wiring(told, "wrong")]
+    assert [1, 1, 1, 2, 2] == by_wiring(told, "model_calls")
+    # What the refused request has cost is not known.
+    assert [True, False, False, True, False] == [each is None for each in by_wiring(told, "input_tokens")]
+    assert told["wirings"]["hard"]["avoided"]["input_tokens"] is None
+
+
+def test_live_keeps_what_was_compared(groq: Callable[..., GroqServer]) -> None:
+    """A refusal in the middle costs the rest, not the scenarios that are there in all wirings."""
+    sane = sensible("checkout/paid")
+    asked = count(1)
+    groq(lambda body: sane(body) if next(asked) < 9 else rate_limited(retry_after_s=0))
+    code, told, err = live("checkout/paid", "checkout/declined")
+    said = "domains: Groq answered 429 (RateLimitError). What was played before that is shown."
+    assert (2, {"checkout/paid"}) == (code, {each["scenario"] for each in told["plays"]})
+    assert said == " ".join(err.split())
+
+
+def test_live_with_nothing_compared(groq: Callable[..., GroqServer]) -> None:
+    """Without a figure there is no empty table."""
+    groq(unauthorized())
+    result = CliRunner().invoke(app, ["compare", "checkout/paid", "--live"])
+    assert (2, "") == (result.exit_code, result.stdout)
+    assert "domains: Groq answered 401 (AuthenticationError)." == result.stderr.strip()
+
+
+def test_an_exception_is_a_wrong_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that raises has answered nobody, and the others are compared all the same."""
+    broken = {**comparing._WIRED, Wiring.PLAIN: lambda *_: 1 / 0}
+    monkeypatch.setattr(comparing, "_WIRED", broken)
+    plain = play(ALL["checkout/next-turn"], Wiring.PLAIN)
+    assert ({Wrong.RAISED: 1}, [""]) == (plain.wrong, [each.final for each in plain.heard])
+    assert {} == play(ALL["checkout/next-turn"], Wiring.HARD).wrong
 
 
 def test_no_such_scenario() -> None:
