@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
 from enum import StrEnum
 from fnmatch import fnmatchcase
+from inspect import cleandoc
 from itertools import groupby
 from pathlib import Path
 from textwrap import shorten
@@ -713,3 +714,9 @@ def _cost(one: "Compared") -> tuple[int, list[str]]:
 def _cell(one: "Compared") -> str:
     calls, wrong = _cost(one)
     return "\n".join([str(calls), *(f"[red]{kind}[/]" for kind in wrong)])
+
+
+for _verb in app.registered_commands:
+    # typer keeps the line breaks of a docstring, which fit no terminal.
+    _paragraphs = cleandoc(_verb.callback.__doc__ or "").split("\n\n")
+    _verb.help = "\n\n".join(" ".join(each.split()) for each in _paragraphs)
