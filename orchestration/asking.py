@@ -68,17 +68,20 @@ def asking(
     """
     limit, note = LONGEST_RESULT, ""
     failure: Exception | None = None
+    unused: list[Any] = []
     for _ in range(2):
         came = yield [*sent(messages, guards, limit), *([HumanMessage(note)] if note else [])]
         if isinstance(came, AIMessage):
             answer = settle(came)
             if answer.tool_calls and steps_left is not None and steps_left < STEPS_TO_ANSWER:
-                return not_finished(messages)
+                return not_finished(messages, [*unused, came.usage_metadata])
             if answer.tool_calls or text_of(answer.content) != NO_TEXT:
-                return answer
+                return _beside(answer, unused)
             failure, note = None, ASK_AGAIN
+            unused.append(came.usage_metadata)
         else:
             failure = came
+            unused.append(None)  # nobody says what it has cost
             if too_large(came):
                 limit = SHORT_RESULT
             elif garbled(came):
@@ -86,13 +89,13 @@ def asking(
             else:
                 break
     if failure is None or garbled(failure):
-        return _excuse(messages, NO_ANSWER)
+        return _excuse(messages, NO_ANSWER, unused)
     if too_large(failure):
-        return _excuse(messages, TOO_LONG)
+        return _excuse(messages, TOO_LONG, unused)
     if not results(turns(messages)):
         raise failure
     _log.warning("the model gave no answer (%s): the run ends with its results", type(failure).__name__)
-    return _excuse(messages, f"{CANNOT_GO_ON}{_wait(failure)}")
+    return _excuse(messages, f"{CANNOT_GO_ON}{_wait(failure)}", unused)
 
 
 def drive(steps: Asking, call: Callable[[list[AnyMessage]], AIMessage]) -> AIMessage:
@@ -263,13 +266,25 @@ def repaired(messages: Sequence[AnyMessage]) -> list[AnyMessage] | None:
 _INTERRUPTED: Final = Outcome(INTERRUPTED, Reason.TRANSIENT, "tool/interrupted", Effect.UNKNOWN)
 
 
-def not_finished(messages: Sequence[AnyMessage]) -> AIMessage:
+def not_finished(messages: Sequence[AnyMessage], unused: Sequence[Any] = ()) -> AIMessage:
     """Return the text of a run that has no step left: what it has done, and that it goes no further."""
-    return _excuse(messages, NOT_FINISHED)
+    return _excuse(messages, NOT_FINISHED, unused)
 
 
-def _excuse(messages: Sequence[AnyMessage], said: str) -> AIMessage:
+def _excuse(messages: Sequence[AnyMessage], said: str, unused: Sequence[Any]) -> AIMessage:
     """Return a text in place of an answer: what the run has done, and that it goes no further."""
     texts = {**results(turns(messages)), said: False}
-    html = any(texts.values())
-    return AIMessage(joined(texts), response_metadata={"excuse": True, "format": "html" if html else "text"})
+    form = "html" if any(texts.values()) else "text"
+    return _beside(AIMessage(joined(texts), response_metadata={"excuse": True, "format": form}), unused)
+
+
+def _beside(message: AIMessage, unused: Sequence[Any]) -> AIMessage:
+    """Note beside a message what the answers have cost that were not used: the ledger counts them."""
+    if not unused:
+        return message
+    counted = [
+        usage and {name: usage[name] for name in ("input_tokens", "output_tokens")} for usage in unused
+    ]
+    return message.model_copy(
+        update={"response_metadata": {**message.response_metadata, "unused_answers": counted}}
+    )

@@ -4,9 +4,9 @@ Everything is read from the messages. What a provider did not report is unknown 
 that it is part of: it is never 0. What a stop avoided never happened, so it can only be estimated, and its
 names say so; ``domains compare`` counts it.
 
-Not to be seen in messages, and so not in here: an answer that was thrown away and asked for again, model
-calls of tools and of middleware, and what a summary has removed. Words of ours in place of an answer count as
-one call that reported nothing; there may have been two, or none.
+An answer that could not be used and was asked for again is counted beside the one that came of it. Not to be
+seen in messages, and so not in here: model calls of tools and of middleware, the retries of a provider's own
+client, and what a summary has removed.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final, cast
 
 from orchestration.outcomes import JSON, text_of
-from orchestration.router import Route, _get, kind_of
+from orchestration.router import Route, field_of, kind_of
 
 CHARACTERS_A_TOKEN: Final = 4
 """A rule of thumb for English; other languages have fewer, so what is estimated is low rather than high."""
@@ -151,13 +151,13 @@ def _run(messages: Sequence[Any]) -> Run:
     texts: list[str] = []
     for message in messages:
         if kind_of(message) == "tool":
-            texts.append(text_of(_get(message, "content")))
+            texts.append(text_of(field_of(message, "content")))
         elif _is_answer(message) and "stopped_by" in _said(message):
             cost = _stopped(message, calling, texts)
             whole += cost
             by_tool += [(tool, cost) for tool in _asked_for(calling)]
         elif _is_answer(message):
-            calling, texts, cost = message, [], _model_call(message)
+            calling, texts, cost = message, [], _asked(message)
             calls = _asked_for(calling)
             whole += cost + Cost(tool_calls=calls.total())
             by_tool += [(tool, cost + Cost(tool_calls=count)) for tool, count in calls.items()]
@@ -184,6 +184,15 @@ def _stopped(relayed: Any, calling: Any, texts: Iterable[str]) -> Cost:
     )
 
 
+def _asked(message: Any) -> Cost:
+    """Return what a message has cost, with the answers before it that were not used."""
+    said = _said(message)
+    unused = sum(
+        (_model_call({"usage_metadata": usage}) for usage in said.get("unused_answers") or ()), Cost()
+    )
+    return unused if said.get("excuse") else _model_call(message) + unused  # an excuse's words are ours
+
+
 def _model_call(message: Any) -> Cost:
     sent, answered = _tokens(message, "input_tokens"), _tokens(message, "output_tokens")
     unknown = sent is None or answered is None
@@ -191,17 +200,17 @@ def _model_call(message: Any) -> Cost:
 
 
 def _tokens(message: Any, name: str) -> int | None:
-    usage = _get(message, "usage_metadata") or {}
+    usage = field_of(message, "usage_metadata") or {}
     count = usage.get(name)
     return count if type(count) is int and count >= 0 else None
 
 
 def _said(message: Any) -> Mapping[str, Any]:
-    return _get(message, "response_metadata") or {}
+    return field_of(message, "response_metadata") or {}
 
 
 def _asked_for(message: Any) -> Counter[str]:
-    return Counter(call["name"] for call in _get(message, "tool_calls") or ())
+    return Counter(call["name"] for call in field_of(message, "tool_calls") or ())
 
 
 def _sum(parts: Iterable[int | None]) -> int | None:

@@ -202,7 +202,7 @@ def decide(messages: Sequence[Any], policy: StopPolicy = DEFAULT_POLICY) -> Deci
         because=_because(rule, votes, policy),
         text=joined(texts),
         calls=votes,
-        message_id=_get(turn.message, "id"),
+        message_id=field_of(turn.message, "id"),
         format="html" if any(texts.values()) else "text",
     )
 
@@ -230,10 +230,10 @@ def turns(messages: Sequence[Any]) -> Iterator[Turn]:
             found.append(message)
         elif kind == "human":
             return
-        elif kind == "ai" and (calls := _get(message, "tool_calls")):
+        elif kind == "ai" and (calls := field_of(message, "tool_calls")):
             by_id: defaultdict[str, deque[Any]] = defaultdict(deque)
             for answer in reversed(found):
-                by_id[_get(answer, "tool_call_id") or ""].append(answer)
+                by_id[field_of(answer, "tool_call_id") or ""].append(answer)
             found = []
             queues = [by_id[call.get("id") or ""] for call in calls]
             yield Turn(
@@ -247,14 +247,15 @@ def turns(messages: Sequence[Any]) -> Iterator[Turn]:
 
 def kind_of(message: Any) -> str:
     """Return ``ai``, ``tool``, ``human`` or another of LangChain's types; chunks count as whole."""
-    kind = str(_get(message, "type") or "")
+    kind = str(field_of(message, "type") or "")
     return _CHUNKS.get(kind, kind)
 
 
 _CHUNKS: Final = {"AIMessageChunk": "ai", "ToolMessageChunk": "tool", "HumanMessageChunk": "human"}
 
 
-def _get(message: Any, name: str) -> Any:
+def field_of(message: Any, name: str) -> Any:
+    """Return a field of a message, or of its dict form; None if it has none."""
     if not isinstance(message, dict):
         return getattr(message, name, None)
     # ``message_to_dict`` puts the fields under "data", ``model_dump`` at the top.
@@ -267,7 +268,9 @@ def outcome_of(answer: Any) -> Outcome | None:
     if answer is None:
         return None
     return Outcome.from_tool_result(
-        _get(answer, "content"), _get(answer, "artifact"), failed=_get(answer, "status") == "error"
+        field_of(answer, "content"),
+        field_of(answer, "artifact"),
+        failed=field_of(answer, "status") == "error",
     )
 
 

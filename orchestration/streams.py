@@ -12,7 +12,7 @@ from dataclasses import fields, is_dataclass, replace
 from typing import Any, Final
 
 from orchestration.outcomes import NO_TEXT, printable, text_of
-from orchestration.router import kind_of
+from orchestration.router import field_of, kind_of
 
 MODES: Final = frozenset({"values", "updates", "messages", "custom", "tasks", "checkpoints", "debug"})
 """LangGraph's names."""
@@ -49,7 +49,7 @@ def user_text(chunk: Any, seen: dict[str, str] | None = None) -> str | None:
     text = _text(message)
     if text is None or seen is None:
         return text
-    name = str(_get(message, "id"))
+    name = str(field_of(message, "id"))
     if name in seen and not mode == seen[name] == "messages":  # where further pieces come under one id
         return None
     seen[name] = mode
@@ -128,16 +128,12 @@ def _last_updated(updates: dict[str, Any]) -> Any:
 def _text(message: Any) -> str | None:
     if message is None or kind_of(message) != "ai":
         return None
-    if any(_get(message, name) for name in ("tool_calls", "tool_call_chunks", "invalid_tool_calls")):
+    if any(field_of(message, name) for name in ("tool_calls", "tool_call_chunks", "invalid_tool_calls")):
         return None
-    content = _get(message, "content")
-    if _get(message, "type") == "AIMessageChunk":  # a piece: its spaces count, and it may be empty
+    content = field_of(message, "content")
+    if field_of(message, "type") == "AIMessageChunk":  # a piece: its spaces count, and it may be empty
         parts = content if isinstance(content, list) else [{"type": "text", "text": content}]
         texts = [part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text"]
         return printable("".join(text for text in texts if isinstance(text, str))) or None
     text = text_of(content)
     return None if text == NO_TEXT else text
-
-
-def _get(message: Any, name: str) -> Any:
-    return message.get(name) if isinstance(message, dict) else getattr(message, name, None)

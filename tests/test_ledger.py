@@ -108,13 +108,22 @@ def test_a_polish() -> None:
     assert Cost(model_calls=2, tool_calls=1, input_tokens=160, output_tokens=35) == ledger(messages).total
 
 
-def test_excuse() -> None:
-    """Words of ours in place of the model's stand for a call that reported nothing."""
-    excuse = AIMessage("I cannot go on.", response_metadata={"excuse": True})
-    (run,) = ledger([USER, excuse]).runs
+@pytest.mark.parametrize(
+    ("unused", "cost"),
+    [
+        ([], (0, 0, 0)),
+        ([None], (1, None, 1)),
+        ([usage(100, 0), usage(110, 0)], (2, 210, 0)),
+        ([usage(100, 0), None], (2, None, 1)),
+    ],
+)
+def test_excuse(unused: list[Any], cost: tuple[int, int | None, int]) -> None:
+    """Words of ours in place of the model's cost nothing; the answers that they stand for do."""
+    said = {"excuse": True, "unused_answers": unused}
+    (run,) = ledger([USER, AIMessage("I cannot go on.", response_metadata=said)]).runs
 
     assert EXCUSE == run.ended_by
-    assert (1, None, 1) == (run.cost.model_calls, run.cost.input_tokens, run.cost.calls_without_usage)
+    assert cost == (run.cost.model_calls, run.cost.input_tokens, run.cost.calls_without_usage)
 
 
 @pytest.mark.parametrize(
@@ -343,3 +352,26 @@ def test_events_and_ledger_agree() -> None:
         avoided = ledger([*history, end]).total.avoided_model_calls_estimated
 
         assert event_of(decision, policy).saved_model_calls_estimated == avoided
+
+
+@pytest.mark.parametrize(
+    ("first", "sent"), [(said("", used=usage(100, 1)), 200), (said(""), None), (ValueError("no"), None)]
+)
+def test_an_unused_answer(first: Any, sent: int | None, both: Runtime) -> None:
+    """An answer that was empty or garbled and was asked for again is a call, and its tokens are counted."""
+    if isinstance(first, Exception):
+        first.body = {"error": {"code": "tool_use_failed"}}  # type: ignore[attr-defined]
+    model = ScriptedModel([first, said("Hello.", used=usage(100, 3))])
+
+    total = ledger(both(both.build(model, [Till([PAID]).tool]))).total
+
+    assert (2, 2, sent) == (model.calls, total.model_calls, total.input_tokens)
+
+
+def test_an_excuse_after_two_answers(both: Runtime) -> None:
+    """Two answers without a word are two calls; the words that stand in for them are none."""
+    model = ScriptedModel([said("", used=usage(100, 0)), said("", used=usage(120, 0))])
+
+    (run,) = ledger(both(both.build(model, [Till([PAID]).tool]))).runs
+
+    assert (EXCUSE, 2, 220) == (run.ended_by, run.cost.model_calls, run.cost.input_tokens)
