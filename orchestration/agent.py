@@ -7,9 +7,9 @@ Raises:
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, ToolMessage
@@ -28,11 +28,12 @@ from orchestration.asking import (
     not_finished,
     repaired,
     steps_left,
+    without_calls,
 )
 from orchestration.events import Emitter, Sink
 from orchestration.guards import Guard
-from orchestration.relay import policy_of, polish_request, polished, relay, unstreamed
-from orchestration.router import DEFAULT_POLICY, Decision, Route, StopPolicy, decide
+from orchestration.relay import decided, policy_of, polish_request, polished, relay, unstreamed
+from orchestration.router import DEFAULT_POLICY, Decision, Route, StopPolicy
 from orchestration.tools import prepare, unknown_tool
 
 FLOOR: Final = (1, 4, 2)
@@ -95,16 +96,17 @@ class StopOnOutcome(AgentMiddleware[Any, Any]):
         super().__init__()
         self.policy, self.model, self.known, self.guards = policy, model, list(tools), tuple(guards)
         self.emit = Emitter(sinks)
+        self._seen: WeakValueDictionary[int, ToolMessage] = WeakValueDictionary()
 
     def _decide(self, state: Any) -> tuple[Decision, StopPolicy]:
         config, messages = get_config(), state["messages"]
         policy = policy_of(config, self.policy)
-        decision = decide(messages, policy)
-        if decision.route is Route.POLISH and self.model is None:
-            decision = replace(decision, route=Route.FINALIZE)  # nobody is there to reword it
-        # Once the model has spoken since, the turn was decided before: some hooks jump back to the model.
+        decision = decided(messages, policy, voice=self.model is not None)
+        # Hooks may jump back to the model: the turn was decided before if the model has spoken since, or if
+        # this very answer was looked at.
         newest = next((m for m in reversed(messages) if isinstance(m, (AIMessage, ToolMessage))), None)
-        if isinstance(newest, ToolMessage):
+        if isinstance(newest, ToolMessage) and self._seen.get(id(newest)) is not newest:
+            self._seen[id(newest)] = newest
             self.emit(decision, policy, config)
         return decision, policy
 
@@ -191,11 +193,23 @@ def _answer(response: ModelResponse[Any]) -> AIMessage:
 
 
 def _with(came: list[ModelResponse[Any]], answer: AIMessage) -> ModelResponse[Any]:
-    """Return the last response with the answer in place of the model's own."""
+    """Return the last response with the answer in place of the model's own.
+
+    A structured response (``response_format``) beside calls of tools is left out: create_agent would carry
+    out the calls and end there, whatever came of them. The tools come first, and the router decides.
+    """
     if not came or answer.response_metadata.get("excuse"):
         return ModelResponse(result=[answer])
     rest = [message for message in came[-1].result if not isinstance(message, AIMessage)]
-    return ModelResponse(result=[answer, *rest], structured_response=came[-1].structured_response)
+    structured = {message.tool_call_id for message in rest if isinstance(message, ToolMessage)}
+    if structured and any(call["id"] not in structured for call in answer.tool_calls):
+        return ModelResponse(result=[without_calls(answer, structured)])
+    said = came[-1].structured_response
+    if said is not None:  # the ledger is to know that the run ends here
+        answer = answer.model_copy(
+            update={"response_metadata": {**answer.response_metadata, "structured": True}}
+        )
+    return ModelResponse(result=[answer, *rest], structured_response=said)
 
 
 def build_agent(

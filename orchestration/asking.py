@@ -5,8 +5,8 @@ into the history. Both runtimes drive it, sync and async: a provider's limits, g
 answers end alike everywhere, and never lose what the run's tools have done.
 """
 
-import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Container, Generator, Mapping, Sequence
+from logging import WARNING
 from typing import Any, Final, TypeAlias
 
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, ToolMessage
@@ -14,6 +14,7 @@ from langgraph.errors import GraphBubbleUp
 from pydantic import ValidationError
 
 from orchestration.guards import Guard
+from orchestration.log import log
 from orchestration.outcomes import NO_TEXT, Outcome, text_of
 from orchestration.reasons import Effect, Reason
 from orchestration.router import joined, results, turns
@@ -43,8 +44,6 @@ A run ends in a step of its own, in which nothing runs: with two left, the last 
 
 STEPS_TO_ASK: Final = 2
 """The same, where a model may still be asked in the next step."""
-
-_log = logging.getLogger("orchestration")
 
 Asking: TypeAlias = "Generator[list[AnyMessage], AIMessage | Exception, AIMessage]"
 
@@ -94,7 +93,7 @@ def asking(
         return _excuse(messages, TOO_LONG, unused)
     if not results(turns(messages)):
         raise failure
-    _log.warning("the model gave no answer (%s): the run ends with its results", type(failure).__name__)
+    log(WARNING, "the model gave no answer (%s): the run ends with its results", type(failure).__name__)
     return _excuse(messages, f"{CANNOT_GO_ON}{_wait(failure)}", unused)
 
 
@@ -230,6 +229,16 @@ def settle(message: AIMessage) -> AIMessage:
     return message.model_copy(
         update={"tool_calls": calls, "invalid_tool_calls": [], "additional_kwargs": extra}
     )
+
+
+def without_calls(message: AIMessage, ids: Container[str | None]) -> AIMessage:
+    """Return a message without some of its calls, wherever it keeps them."""
+    content: Any = message.content
+    if isinstance(content, list):
+        content = [part for part in content if not (isinstance(part, dict) and part.get("id") in ids)]
+    calls = [call for call in message.tool_calls if call["id"] not in ids]
+    extra = {name: value for name, value in message.additional_kwargs.items() if name != "tool_calls"}
+    return message.model_copy(update={"content": content, "tool_calls": calls, "additional_kwargs": extra})
 
 
 def repaired(messages: Sequence[AnyMessage]) -> list[AnyMessage] | None:

@@ -7,23 +7,30 @@ An event holds names, ids and numbers, never content, arguments, evidence or key
 interrupts, retries of a node, polish. Going back to an old checkpoint of a thread decides again, and in a
 hand-built graph as in ``create_agent`` it can even carry out the calls again. What comes out the same is the
 same decision: its event has the same ``id``, and is not emitted again. What comes out differently (another
-outcome, another mode) is another decision, and another event. A process remembers the newest ``REMEMBERED``
-ids; what a restart repeats, a store with unique ids drops.
+outcome, another thing that it is about, another mode) is another decision, and another event. A graph
+remembers the newest ``REMEMBERED`` of them; what a restart or a graph built anew repeats, a store with unique
+ids drops.
+
+``update_state`` as the node ``tools`` decides too: a hand-built graph at once, ``create_agent`` with the next
+run.
 """
 
 import json
 import logging
 import re
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import sha256
-from inspect import iscoroutinefunction
+from inspect import isasyncgenfunction, iscoroutinefunction, isgeneratorfunction
+from logging import WARNING
 from threading import Lock
 from typing import Any, Final, TypeAlias
 
-from orchestration.outcomes import JSON
+from orchestration.log import log
+from orchestration.outcomes import JSON, UNKNOWN_TOOL, plain
 from orchestration.router import Decision, Route, StopPolicy, Vote
 
 REMEMBERED: Final = 10_000
@@ -34,8 +41,10 @@ UNFIT: Final = "?"
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,80}")
 _ID: Final = re.compile(r"[A-Za-z0-9_.:/+=-]{1,128}")
-
-_log = logging.getLogger("orchestration")
+_SECRET: Final = re.compile(
+    r"\d{12}|(?:sk|pk|rk|whsec|gsk|gh[a-z]|github_pat|glpat|xox[a-z]|AKIA|AIza|eyJ)[A-Za-z0-9_.-]{12}"
+)
+"""Numbers as long as a card's, and what vendors' keys begin with: such a word is no name."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +52,7 @@ class CallEvent:
     """What one call of the turn said."""
 
     tool: str
-    """The tool's name."""
+    """The tool's name; ``UNFIT`` for one that the model made up."""
 
     call_id: str
     """The call's id, as the model gave it."""
@@ -81,7 +90,7 @@ class DecisionEvent:
     """The router's rule."""
 
     route: str
-    """Where the run went: ``agent``, ``finalize`` or ``polish``."""
+    """Where the run was sent: ``agent``, ``finalize`` or ``polish``. A recursion limit may end it there."""
 
     mode: str
     """The run's mode."""
@@ -109,8 +118,9 @@ def _fields(event: CallEvent | DecisionEvent) -> dict[str, Any]:
     return {each.name: getattr(event, each.name) for each in fields(event)}  # asdict would copy every value
 
 
-Sink: TypeAlias = Callable[[DecisionEvent], None]
-"""Takes an event somewhere. It is called in the run, so it must be quick; what it raises is logged."""
+Sink: TypeAlias = Callable[[DecisionEvent], object]
+"""Takes an event somewhere. It is called in the run, and by ``build_agent`` in the event loop, so it must be
+quick; what it raises is logged."""
 
 
 def event_of(decision: Decision, policy: StopPolicy, *, thread: str = "") -> DecisionEvent:
@@ -123,7 +133,7 @@ def event_of(decision: Decision, policy: StopPolicy, *, thread: str = "") -> Dec
     """
     event = DecisionEvent(
         id="",
-        message_id=_fit(_ID, decision.message_id),
+        message_id=_fit(_ID, decision.message_id or None),
         rule=decision.rule,
         route=decision.route.value,
         mode=policy.mode.value,
@@ -132,14 +142,24 @@ def event_of(decision: Decision, policy: StopPolicy, *, thread: str = "") -> Dec
         saved_model_calls_estimated=int(decision.route is Route.FINALIZE),
         calls=tuple(map(_call, decision.calls)),
     )
-    whole = json.dumps([thread, event.as_dict()], sort_keys=True)
+    # Two words that are no names are two words all the same, and the key says what a call is about. The
+    # arguments are not in it: who can guess them could try a guess on the digest.
+    words = [decision.message_id, *(_words(vote) for vote in decision.calls)]
+    whole = json.dumps([thread, event.as_dict(), words], sort_keys=True, default=repr)
     return replace(event, id=sha256(whole.encode()).hexdigest()[:32])
+
+
+def _words(vote: Vote) -> list[str | None]:
+    outcome = vote.outcome
+    said = (outcome.rule, outcome.vendor_code, outcome.key) if outcome else ()
+    return [vote.call_id, vote.tool, *said]
 
 
 def _call(vote: Vote) -> CallEvent:
     outcome = vote.outcome
+    unknown = outcome is not None and outcome.rule == UNKNOWN_TOOL
     return CallEvent(
-        tool=_fit(_NAME, vote.tool) or UNFIT,
+        tool=UNFIT if unknown else _fit(_NAME, vote.tool) or UNFIT,
         call_id=_fit(_ID, vote.call_id) or "",
         vote=vote.rule,
         reason=outcome.reason.value if outcome else None,
@@ -150,11 +170,13 @@ def _call(vote: Vote) -> CallEvent:
     )
 
 
-def _fit(shape: re.Pattern[str], name: str | None) -> str | None:
+def _fit(shape: re.Pattern[str], name: Any) -> str | None:
     """Return a name that looks like one: models invent tools' names, foreign artifacts hold anything."""
-    if not name:
+    if name is None or name == "":
         return None
-    return name if shape.fullmatch(name) else UNFIT
+    if not isinstance(name, str) or not shape.fullmatch(name):
+        return UNFIT
+    return UNFIT if shape is _NAME and _SECRET.search(name) else name
 
 
 class Emitter:
@@ -168,10 +190,14 @@ class Emitter:
         """Take the sinks, and how many ids to remember."""
         self._sinks = tuple(sinks)
         for sink in self._sinks:
-            if not callable(sink) or iscoroutinefunction(sink) or iscoroutinefunction(type(sink).__call__):
+            if (
+                not callable(sink)
+                or isinstance(sink, type)
+                or any(map(_is_lazy, (sink, type(sink).__call__)))
+            ):
                 raise TypeError(f"a sink is a plain function of one event, not {sink!r}")
         self._remembered = remembered
-        self._seen: OrderedDict[str, None] = OrderedDict()
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._lock = Lock()
 
     def __call__(self, decision: Decision, policy: StopPolicy, config: Mapping[str, Any]) -> None:
@@ -179,25 +205,58 @@ class Emitter:
         if not self._sinks or not decision.calls:
             return
         thread = (config.get("configurable") or {}).get("thread_id")
-        event = event_of(decision, policy, thread=str(thread or ""))
-        if thread is not None and self._emitted(event.id):  # without a thread nothing can be replayed
+        event: DecisionEvent | None = None
+        with _net("an event could not be made"):
+            event = event_of(decision, policy, thread="" if thread is None else str(thread))
+        if event is None:
             return
-        for sink in self._sinks:
-            try:
-                sink(event)
-            except Exception as error:  # a run is worth more than its record
-                # The name alone: an exporter's message may hold a URL with a key.
-                _log.warning("a sink raised %s: the run goes on", type(error).__name__)
+        # Under one id, edited arguments are another call; they are compared here and go nowhere.
+        args = repr([vote.args for vote in decision.calls]).encode("utf-8", "replace")
+        seen = sha256(event.id.encode() + args).digest()
+        if thread is not None and self._emitted(seen):  # without a thread nothing can be replayed
+            return
+        try:
+            for sink in self._sinks:
+                with _net("a sink"):
+                    _given(sink(event))
+        except KeyboardInterrupt:
+            self._seen.pop(seen, None)  # a run that goes on emits it: twice is better than never
+            raise
 
-    def _emitted(self, event_id: str) -> bool:
+    def _emitted(self, seen: bytes) -> bool:
         with self._lock:
-            if event_id in self._seen:
-                self._seen.move_to_end(event_id)
+            if seen in self._seen:
+                self._seen.move_to_end(seen)
                 return True
-            self._seen[event_id] = None
+            self._seen[seen] = None
             if len(self._seen) > self._remembered:
                 self._seen.popitem(last=False)
             return False
+
+
+def _is_lazy(function: Any) -> bool:
+    """Whether calling a function only makes something that nobody would run."""
+    return iscoroutinefunction(function) or isgeneratorfunction(function) or isasyncgenfunction(function)
+
+
+def _given(result: Any) -> None:
+    """Refuse what a sink made to be awaited: a wrapper hides a coroutine function from ``_is_lazy``."""
+    if isinstance(result, Coroutine):
+        result.close()
+    if isinstance(result, Awaitable):
+        raise TypeError("a sink is a plain function: nobody awaits what it returns")
+
+
+@contextmanager
+def _net(what: str) -> Iterator[None]:
+    """Log what is raised: a run is worth more than its record. Ctrl-C alone goes through."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # an exporter written in Rust panics with one of these
+        # The name alone: an exporter's message may hold a URL with a key.
+        log(WARNING, "%s raised %s: the run goes on", what, type(error).__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,18 +281,29 @@ class JsonFormatter(logging.Formatter):
     """Formats a record as one line of JSON, with the event under ``decision``."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line."""
-        line: dict[str, Any] = {
-            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
+        """Return the line; of a record that cannot be written, a line that says so."""
+        try:
+            return json.dumps(self._line(record), allow_nan=False)
+        except Exception as error:  # a line lost is a decision lost
+            lost = f"a record that cannot be written ({type(error).__name__})"
+            return json.dumps({**_head(record), "message": lost})
+
+    def _line(self, record: logging.LogRecord) -> dict[str, Any]:
+        line = {**_head(record), "message": record.getMessage()}
         if (decision := getattr(record, "decision", None)) is not None:
-            line["decision"] = decision
+            line["decision"] = plain(decision)
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        elif record.exc_text:  # what a socket brought
+            line["exception"] = record.exc_text
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return line
+
+
+def _head(record: logging.LogRecord) -> dict[str, Any]:
+    time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
+    return {"time": time, "level": record.levelname, "logger": record.name}
 
 
 class SpanSink:

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Annotated, Any, TypedDict
+from typing import Annotated, Any, Final, TypedDict
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AnyMessage, RemoveMessage, ToolCall, ToolMessage
@@ -29,10 +29,11 @@ from langgraph.prebuilt import ToolNode
 from orchestration.asking import Asking, adrive, asking, drive, repaired, steps_left
 from orchestration.events import Emitter, Sink
 from orchestration.guards import Guard
-from orchestration.relay import policy_of, polish_request, polished, relay, unstreamed
-from orchestration.router import DEFAULT_POLICY, Decision, StopPolicy, decide
+from orchestration.relay import decided, policy_of, polish_request, polished, relay, stopped, unstreamed
+from orchestration.router import DEFAULT_POLICY, Decision, Route, StopPolicy
 from orchestration.tools import WHOLE, prepare, unknown_tool
 
+_SPOKEN: Final = frozenset({"human", "ai", "tool"})
 _task: Any = task  # its overloads know no method
 
 
@@ -109,29 +110,39 @@ class _Nodes:
         parts = [[call] for call in known] if self.durable and len(known) > 1 else [known]
         return [_cut(state, part) for part in parts], unknown
 
-    def decide(self, state: State, config: RunnableConfig) -> Decision:
-        return decide(state["messages"], policy_of(config, self.policy))
+    def route_at_start(self, state: State, config: RunnableConfig) -> str:
+        """Route a history that ends in answers as if its tools had just run: create_agent does so too."""
+        newest = next((each for each in reversed(state["messages"]) if each.type in _SPOKEN), None)
+        return self.route_after_tools(state, config) if isinstance(newest, ToolMessage) else "agent"
 
     def route_after_tools(self, state: State, config: RunnableConfig) -> str:
-        decision = self.decide(state, config)
+        policy = policy_of(config, self.policy)
+        decision = decided(state["messages"], policy)
         # Here and not in finalize: a resumed or replayed run enters that without deciding anew.
-        self.emit(decision, policy_of(config, self.policy), config)
+        self.emit(decision, policy, config)
         return decision.route.value
 
     def finalize(self, state: State, config: RunnableConfig) -> dict[str, Any]:
-        return {"messages": [relay(self.decide(state, config))]}
+        return {
+            "messages": [relay(stopped(state["messages"], policy_of(config, self.policy), Route.FINALIZE))]
+        }
+
+    def _to_polish(self, state: State, config: RunnableConfig) -> tuple[Decision, list[Any]]:
+        policy = policy_of(config, self.policy)
+        decision = stopped(state["messages"], policy, Route.POLISH)
+        return decision, polish_request(decision, policy)
 
     def polish(self, state: State, config: RunnableConfig) -> dict[str, Any]:
-        decision, policy = self.decide(state, config), policy_of(config, self.policy)
+        decision, request = self._to_polish(state, config)
         with suppress(Exception):  # the voice is a luxury: without it the tools' own text stands
-            answer = unstreamed(self.model).invoke(polish_request(decision, policy), config)
+            answer = unstreamed(self.model).invoke(request, config)
             return {"messages": [polished(decision, answer)]}
         return {"messages": [relay(decision)]}
 
     async def apolish(self, state: State, config: RunnableConfig) -> dict[str, Any]:
-        decision, policy = self.decide(state, config), policy_of(config, self.policy)
+        decision, request = self._to_polish(state, config)
         with suppress(Exception):
-            answer = await unstreamed(self.model).ainvoke(polish_request(decision, policy), config)
+            answer = await unstreamed(self.model).ainvoke(request, config)
             return {"messages": [polished(decision, answer)]}
         return {"messages": [relay(decision)]}
 
@@ -205,7 +216,7 @@ def build_graph(
     graph.add_node("tools", RunnableLambda(nodes.tools, nodes.atools, name="tools"))
     graph.add_node("finalize", nodes.finalize)
     graph.add_node("polish", RunnableLambda(nodes.polish, nodes.apolish, name="polish"))
-    graph.add_edge(START, "agent")
+    graph.add_conditional_edges(START, nodes.route_at_start, ["agent", "finalize", "polish"])
     graph.add_conditional_edges("agent", should_continue, ["tools", END])
     graph.add_conditional_edges("tools", nodes.route_after_tools, ["agent", "finalize", "polish"])
     graph.add_edge("finalize", END)

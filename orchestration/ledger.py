@@ -29,6 +29,9 @@ MODEL: Final = "model"
 EXCUSE: Final = "excuse"
 """``ended_by`` of a run that ended with our words, since the model had none."""
 
+STRUCTURED: Final = "structured"
+"""``ended_by`` of a run that ended with a structured response (``response_format`` of ``build_agent``)."""
+
 OPEN: Final = "open"
 """``ended_by`` of a run that waits, was interrupted or was killed."""
 
@@ -79,7 +82,7 @@ class Run:
     """What came of one thing the user said."""
 
     ended_by: str
-    """The router's rule that stopped it; ``model``, ``excuse`` or ``open`` if none did."""
+    """The router's rule that stopped it; ``model``, ``excuse``, ``structured`` or ``open`` if none did."""
 
     cost: Cost
     """The whole run."""
@@ -127,7 +130,16 @@ def ledger(messages: Sequence[Any]) -> Ledger:
 
     Args:
         messages: The thread's history, oldest first: LangChain messages, or their dict forms.
+
+    Raises:
+        TypeError: An item is no message, or one in a provider's own form.
     """
+    for message in messages:
+        if not kind_of(message):
+            raise TypeError(
+                f"the ledger reads LangChain messages or their dict forms, no {type(message).__name__} like "
+                "this one: langchain_core.messages.convert_to_messages makes messages of it"
+            )
     return Ledger(runs=tuple(_run(run) for run in _parted(messages) if any(map(_is_answer, run))))
 
 
@@ -166,18 +178,22 @@ def _run(messages: Sequence[Any]) -> Run:
 
 def _ended_by(messages: Sequence[Any]) -> str:
     last = next(message for message in reversed(messages) if kind_of(message) in {"ai", "tool"})
+    answer = next(message for message in reversed(messages) if _is_answer(message))
+    said = _said(answer)
     if kind_of(last) == "tool" or _asked_for(last):
-        return OPEN
-    said = _said(last)
+        return STRUCTURED if said.get("structured") else OPEN
     return EXCUSE if said.get("excuse") else str(said.get("stopped_by", MODEL))
 
 
 def _stopped(relayed: Any, calling: Any, texts: Iterable[str]) -> Cost:
     """Return what a stop has cost (a polish is a call), or what it avoided."""
-    if _said(relayed).get("route") != Route.FINALIZE:
+    if _said(relayed).get("route") == Route.POLISH:
         return _model_call(relayed)
     # The model would have been sent once more what it was sent, what it said to that, and the results.
     sent, answered = _tokens(calling, "input_tokens"), _tokens(calling, "output_tokens")
+    if answered is not None:  # what it thought is never sent again
+        details = (field_of(calling, "usage_metadata") or {}).get("output_token_details") or {}
+        answered -= min(answered, details.get("reasoning") or 0)
     results = sum(min(len(text), LONGEST_SENT) for text in texts) // CHARACTERS_A_TOKEN
     return Cost(
         avoided_model_calls_estimated=1, avoided_input_tokens_estimated=_sum((sent, answered, results))
@@ -200,8 +216,8 @@ def _model_call(message: Any) -> Cost:
 
 
 def _tokens(message: Any, name: str) -> int | None:
-    usage = field_of(message, "usage_metadata") or {}
-    count = usage.get(name)
+    usage = field_of(message, "usage_metadata")
+    count = usage.get(name) if isinstance(usage, Mapping) else None
     return count if type(count) is int and count >= 0 else None
 
 

@@ -29,6 +29,9 @@ DEEPEST: Final = 16
 NOT_CARRIED_OUT: Final = "This step could not be carried out."
 """What the user reads in place of a text that nothing vouches for."""
 
+UNKNOWN_TOOL: Final = "tool/unknown"
+"""The row that answers a call of a tool that does not exist: its name is the model's invention."""
+
 NO_TEXT: Final = "The step ended without a text."
 """What stands in for an empty result: an empty string is never an answer."""
 

@@ -1,7 +1,7 @@
 """What both runtimes share around ``decide``: the run's policy, the relayed message, the polish call."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from html import unescape
 from typing import Any, Final
@@ -13,7 +13,7 @@ from langchain_core.runnables import Runnable
 
 from orchestration.asking import LONGEST_RESULT
 from orchestration.outcomes import NO_TEXT, text_of
-from orchestration.router import Decision, StopPolicy
+from orchestration.router import STOP_RULES, Decision, Route, StopPolicy, decide
 
 PLAIN_PROMPT: Final = (
     "Tools answer in plain sentences. When an answer says that something is not confirmed, it may have "
@@ -42,6 +42,33 @@ def policy_of(config: Mapping[str, Any] | None, policy: StopPolicy) -> StopPolic
     return replace(policy, **changes) if changes else policy
 
 
+def decided(messages: Sequence[Any], policy: StopPolicy, *, voice: bool = True) -> Decision:
+    """Return the decision as a runtime carries it out.
+
+    Args:
+        messages: The history, oldest first.
+        policy: The run's settings.
+        voice: Whether there is a model to reword a text. Without one, and where the text is longer than what
+            a model is sent (cut short it could only be reworded in part), it stands as it is.
+    """
+    decision = decide(messages, policy)
+    if decision.route is Route.POLISH and not (voice and len(decision.text) <= LONGEST_RESULT):
+        return replace(decision, route=Route.FINALIZE)
+    return decision
+
+
+def stopped(messages: Sequence[Any], policy: StopPolicy, route: Route) -> Decision:
+    """Return the decision that has ended a run, for the node that carries it out.
+
+    A resumed run may have other settings than those that decided. What is no stop by them was one by a
+    budget: nothing else in a decision depends on settings that can turn a stop into another turn.
+    """
+    decision = decide(messages, policy)
+    if decision.rule not in STOP_RULES:
+        decision = decide(messages, replace(policy, max_attempts=1, max_turns=1))
+    return replace(decision, route=route)
+
+
 def relay(decision: Decision, text: str | None = None, usage: UsageMetadata | None = None) -> AIMessage:
     """Return the one message that carries a stop's text to the user.
 
@@ -67,13 +94,7 @@ def unstreamed(model: BaseChatModel) -> Runnable[Any, BaseMessage]:
 
 
 def polish_request(decision: Decision, policy: StopPolicy) -> list[BaseMessage]:
-    """Return what the model is asked in mode ``polish``: the text alone, no history, no tools.
-
-    Raises:
-        ValueError: The text is longer than a model is sent; cut short it could only be reworded in part.
-    """
-    if len(decision.text) > LONGEST_RESULT:
-        raise ValueError("too long to be reworded: the text stands as it is")
+    """Return what the model is asked in mode ``polish``: the text alone, no history, no tools."""
     return [SystemMessage(policy.polish_prompt), HumanMessage(_words(decision))]
 
 

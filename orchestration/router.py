@@ -129,6 +129,9 @@ class Vote:
     attempts: int = 0
     """Model turns, this one included, in which this (tool, key) voted continue; 0 if it now does not."""
 
+    args: Any = field(default=None, repr=False, compare=False)
+    """The call's arguments: they tell two calls apart, and stand in no record."""
+
     @property
     def stop(self) -> bool:
         """Whether the call votes to end the run."""
@@ -292,7 +295,7 @@ def _votes(
         count = 1 + attempts[call["name"], None if outcome is None else outcome.key]
         rule = _vote(outcome, count, call.get("args"), policy)
         attempts_used = count if _again(outcome) else 0
-        votes.append(Vote(call.get("id") or "", call["name"], outcome, rule, attempts_used))
+        votes.append(Vote(call.get("id") or "", call["name"], outcome, rule, attempts_used, call.get("args")))
     return tuple(votes)
 
 

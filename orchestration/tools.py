@@ -5,11 +5,11 @@ the resend guard, masking, and the net that turns any exception into an answer. 
 measured to fail: a foreign jump to the tools node ran denied calls.
 """
 
-import logging
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
+from logging import ERROR
 from typing import Annotated, Any, Final, get_args, get_type_hints
 
 from langchain_core.messages import ToolMessage
@@ -21,7 +21,8 @@ from pydantic import BaseModel, ConfigDict, PrivateAttr, create_model
 from pydantic_core.core_schema import ErrorType
 
 from orchestration.guards import Guard, Run, clean, cleaned, essence
-from orchestration.outcomes import NOT_CARRIED_OUT, Outcome, plain, text_of
+from orchestration.log import log
+from orchestration.outcomes import NOT_CARRIED_OUT, UNKNOWN_TOOL, Outcome, plain, text_of
 from orchestration.reasons import Effect, Reason
 from orchestration.router import DEFAULT_POLICY, StopPolicy, outcome_of, turns
 
@@ -46,8 +47,6 @@ _STATE: Final = "run_state"
 
 _BYTES: Final = frozenset({"base64", "data", "source", "image_url", "input_audio", "file"})
 """Where a content block keeps what is no text: a detector would find numbers in it, and break it."""
-
-_log = logging.getLogger("orchestration")
 
 
 def prepare(
@@ -341,7 +340,7 @@ class PreparedTool(BaseTool):
         # Neither the message nor the arguments nor source lines: each may hold a URL with a key.
         frames = traceback.extract_tb(error.__traceback__)
         places = "\n".join(f"  {frame.filename}:{frame.lineno} in {frame.name}" for frame in frames)
-        _log.error("tool %s raised %s\n%s", self.name, type(error).__name__, places)
+        log(ERROR, "tool %s raised %s\n%s", self.name, type(error).__name__, places)
         evidence = {"exception": type(error).__name__}
         outcome = Outcome(NOT_CARRIED_OUT, Reason.FATAL, "tool/bug", Effect.UNKNOWN, evidence=evidence)
         return answer_with(outcome, self.name, given.call_id)  # uncleaned: a guard may be what raised
@@ -429,13 +428,13 @@ def cleaned_content(content: Any, guards: Sequence[Guard]) -> Any:
 def unknown_tool(call: Mapping[str, Any], known: Sequence[str]) -> ToolMessage:
     """Answer a call of a tool that does not exist."""
     said = f"There is no tool of that name. There are: {', '.join(known) or 'none'}."
-    return answer_with(Outcome(said, Reason.TRANSIENT, "tool/unknown"), call["name"], call["id"] or "")
+    return answer_with(Outcome(said, Reason.TRANSIENT, UNKNOWN_TOOL), call["name"], call["id"] or "")
 
 
 def answer_with(outcome: Outcome, tool: str, call_id: str, guards: Sequence[Guard] = ()) -> ToolMessage:
     """Return the message that answers a call, cleaned by the guards."""
     content, artifact = outcome.as_tool_result()
-    for name in ("evidence", "vendor_code"):
+    for name in ("domain", "evidence", "rule", "vendor_code"):  # a foreign tool may have put anything there
         artifact[name] = cleaned(artifact[name], guards)
     return ToolMessage(
         content=clean(text_of(content), guards),

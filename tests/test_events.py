@@ -15,6 +15,7 @@ from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool, t
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command, RetryPolicy, interrupt
+from pydantic import BaseModel
 
 from mocks.model import ScriptedModel
 from orchestration import Effect, Outcome, Reason, Route, StopMode, StopPolicy, decide
@@ -32,6 +33,7 @@ from orchestration.events import (
 )
 from orchestration.graph import build_graph
 from orchestration.guards import mask
+from orchestration.ledger import STRUCTURED, ledger
 from tests.runtimes import Runtime, Till, agent_build
 
 pytestmark = pytest.mark.slow  # CI runs it: `uv run pytest -m slow`
@@ -220,6 +222,27 @@ def test_names_alone(odd: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "odd", ["4242424242424242", "card_4242424242424242", "sk_live_51Habcdefghijkl", "ghp_16C7e42F292c6912E7"]
+)
+def test_what_looks_like_a_secret(odd: str) -> None:
+    """A number as long as a card's and a vendor's key are no names."""
+    event = answered({"stop": True, "rule": odd, "vendor_code": odd}, name=odd)
+
+    assert [UNFIT] * 3 == [event.calls[0].tool, event.calls[0].row, event.calls[0].vendor_code]
+
+
+def test_no_strings() -> None:
+    """A model that gives ids of other types costs no run its record."""
+    said = turn(call(), message_id="m1")
+    said.id, said.tool_calls[0]["id"] = 7, 8  # type: ignore[assignment,typeddict-item]
+    events: Events = []
+
+    Emitter([events.append])(decide([said]), StopPolicy(), {"configurable": {"thread_id": 0}})
+
+    assert [(UNFIT, UNFIT)] == [(event.message_id, event.calls[0].call_id) for event in events]
+
+
+@pytest.mark.parametrize(
     "call_id", ["call_1", "toolu_01A", "functions.pay:0", "chatcmpl-tool-9f", "call_x/Qm9i+g==", ""]
 )
 def test_call_ids(call_id: str) -> None:
@@ -238,13 +261,17 @@ def test_id() -> None:
     assert first.id != answered(artifact, thread="u").id
     assert first.id != answered(DECLINED.as_tool_result()[1], thread="t").id
     assert first.id != answered(artifact, call_id="c1", thread="t").id
+    assert first.id != answered(replace(PAID, key="another cart").as_tool_result()[1], thread="t").id
+    # What is no name is not shown, and told apart all the same.
+    assert UNFIT == answered(artifact, call_id="a b").calls[0].call_id
+    assert answered(artifact, call_id="a b").id != answered(artifact, call_id="a c").id
 
 
 def test_id_in_another_process() -> None:
     """An id is no process's own: a store drops what a restart repeats."""
     _, artifact = PAID.as_tool_result()
 
-    assert "30c0f16fb95d78d14c706b5e463b6e7b" == answered(artifact, thread="t").id
+    assert "469c5015a1a485bd445be298fadac723" == answered(artifact, thread="t").id
 
 
 # Exactly one a decision
@@ -314,7 +341,7 @@ def test_parallel(saver: bool, both: Runtime) -> None:
         ("search", "c0", "fatal", "pay/declined"),
         ("pay", "c1", "completed", "pay/ok"),
         ("ticket", "c2", "policy_block", "pay/risk"),
-        ("fly", "c3", "transient", "tool/unknown"),
+        (UNFIT, "c3", "transient", "tool/unknown"),  # a name that the model made up
     ] == [(each.tool, each.call_id, each.reason, each.row) for each in event.calls]
 
 
@@ -585,11 +612,167 @@ def test_memory_is_bounded() -> None:
     assert ["m0", "m1", "m2", "m3", "m1"] == [event.message_id for event in events]
 
 
+@pytest.mark.parametrize("key", [SECRET, None])
+def test_edited_arguments(key: str | None, both: Runtime) -> None:
+    """A fork that pays for another cart is another decision, whatever its ids are."""
+    events: Events = []
+    app = both.build(
+        model(turn(call(), message_id="m1")),
+        [till(replace(PAID, key=key))],
+        checkpointer=InMemorySaver(),
+        sinks=[events.append],
+    )
+    both(app, thread_id="t")
+    thread: Any = {"configurable": {"thread_id": "t"}}
+    (before,) = [each for each in app.get_state_history(thread) if each.next == ("tools",)]
+
+    for cart in (SECRET, "another"):
+        app.invoke(
+            None,
+            app.update_state(before.config, {"messages": [turn(call(cart=cart), message_id="m1")]}),
+        )
+
+    assert 2 == len(events)
+
+
+def test_threads_that_are_no_strings(both: Runtime) -> None:
+    """A thread named 0 is a thread, and none that is empty."""
+    events: Events = []
+    script = [turn(call(), message_id="m1")] * 2
+    app = both.build(model(*script), [till(PAID)], checkpointer=InMemorySaver(), sinks=[events.append])
+
+    for thread in (0, "0x"):
+        both(app, thread_id=thread)
+
+    assert 2 == len({event.id for event in events})
+
+
+def test_a_history_that_ends_in_answers(both: Runtime) -> None:
+    """Answers that nobody has decided on are decided first, on both runtimes: no call for a receipt."""
+    events: Events = []
+    content, artifact = PAID.as_tool_result()
+    talker = model()
+    app = both.build(talker, [till(PAID)], sinks=[events.append])
+    start = [
+        HumanMessage("Pay."),
+        turn(call(), message_id="m1"),
+        ToolMessage(content, artifact=artifact, tool_call_id="c0"),
+    ]
+
+    messages = both(app, {"messages": start})
+
+    assert (content, 0, ["completed"]) == (
+        messages[-1].content,
+        talker.calls,
+        [event.rule for event in events],
+    )
+
+
+def test_a_hook_that_jumps_back() -> None:
+    """A foreign hook that sends the run through ours again repeats no event."""
+    build = agent_build()
+    from langchain.agents.middleware import AgentMiddleware, hook_config
+
+    events: Events = []
+
+    class Again(AgentMiddleware[Any, Any]):
+        jumped = False
+
+        @hook_config(can_jump_to=["model"])
+        def before_model(self, state: Any, runtime: Any) -> dict[str, Any] | None:
+            if self.jumped or not isinstance(state["messages"][-1], ToolMessage):
+                return None
+            self.jumped = True
+            return {"jump_to": "model"}
+
+    app = build(model(turn(call())), [till(BUSY)], middleware=[Again()], sinks=[events.append])
+
+    app.invoke({"messages": [("user", "Pay.")]})
+
+    assert ["transient"] == [event.rule for event in events]
+
+
+@pytest.mark.parametrize("mode", ["hard", "never", "polish"])
+def test_resumed_with_other_settings(mode: str) -> None:
+    """A stop that was decided stays one, with its text, when the run is resumed without its settings.
+
+    So in the hand-built graph; create_agent decides when it is resumed, by the settings that it then has.
+    """
+    events: Events = []
+    app = build_graph(
+        model(turn(call(), message_id="m1")),
+        [till(BUSY)],
+        checkpointer=InMemorySaver(),
+        sinks=[events.append],
+    )
+    first: Any = {"configurable": {"thread_id": "t", "stop_max_attempts": 1}}
+    app.invoke({"messages": [("user", "Pay.")]}, first, interrupt_after=["tools"])
+    app.invoke(None, {"configurable": {"thread_id": "t", "stop_mode": mode}})
+    messages = app.get_state({"configurable": {"thread_id": "t"}}).values["messages"]
+
+    assert [("attempts_exhausted", "finalize")] == [(event.rule, event.route) for event in events]
+    assert BUSY.content == messages[-1].content
+    said = messages[-1].response_metadata
+    assert ("attempts_exhausted", "finalize") == (said["stopped_by"], said["route"])
+
+
+def test_a_text_too_long_to_polish(both: Runtime) -> None:
+    """Where no polish can be asked for, the event says what happened: the tool's own text."""
+    events: Events = []
+    long = replace(PAID, content="x" * 20_000)
+    policy = StopPolicy(mode=StopMode.POLISH)
+    talker = model(turn(call()))
+    app = both.build(talker, [till(long)], policy=policy, sinks=[events.append])
+
+    messages = both(app)
+
+    assert [("completed", "finalize", 1)] == [
+        (event.rule, event.route, event.saved_model_calls_estimated) for event in events
+    ]
+    assert (1, 1) == (talker.calls, ledger(messages).total.model_calls)
+
+
+def test_a_structured_response_beside_a_call() -> None:
+    """A model that pays and fills in a form at once has the payment decided, and its receipt told."""
+    build = agent_build()
+    from langchain.agents.structured_output import ToolStrategy
+
+    class Form(BaseModel):
+        """A form."""
+
+        total: int
+
+    form: Any = {"name": "Form", "args": {"total": 1}, "id": "r1", "type": "tool_call"}
+    for script, rule, end in (
+        ([turn(call(), form)], "completed", None),
+        ([turn(call(), form), turn(form)], "transient", 1),
+    ):
+        events: Events = []
+        outcome = OUTCOMES[rule]
+        app = build(
+            ScriptedModel(script), [till(outcome)], response_format=ToolStrategy(Form), sinks=[events.append]
+        )
+        ran = app.invoke({"messages": [("user", "Pay.")]})
+
+        assert [rule] == [event.rule for event in events]
+        assert end == getattr(ran.get("structured_response"), "total", None)
+        assert (STRUCTURED if end else rule) == ledger(ran["messages"]).runs[-1].ended_by
+        if not end:
+            assert outcome.content == ran["messages"][-1].content
+
+
 # Sinks
 
 
-@pytest.mark.parametrize("error", [KeyError(SECRET), AssertionError(SECRET), RecursionError(SECRET)])
-def test_a_sink_that_raises(error: Exception, both: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+class Panic(BaseException):
+    """What an exporter written in another language raises."""
+
+
+ODD = [Panic(SECRET), SystemExit(SECRET), GeneratorExit(SECRET), asyncio.CancelledError(SECRET)]
+
+
+@pytest.mark.parametrize("error", [KeyError(SECRET), AssertionError(SECRET), RecursionError(SECRET), *ODD])
+def test_a_sink_that_raises(error: BaseException, both: Runtime, caplog: pytest.LogCaptureFixture) -> None:
     """A broken sink costs its own record: the run ends as it should, and the other sinks are served."""
     events: Events = []
 
@@ -615,8 +798,69 @@ def test_a_sink_that_interrupts(runtime: Runtime) -> None:
     assert PAID.content == runtime(app, thread_id="t")[-1].content
 
 
+def test_ctrl_c_in_a_sink() -> None:
+    """Ctrl-C goes through, and the event it came between is not lost."""
+    events: Events = []
+    pressed = [KeyboardInterrupt()]
+
+    def sink(event: DecisionEvent) -> None:
+        if pressed:
+            raise pressed.pop()
+
+    emit = Emitter([sink, events.append])
+    decision = decide([turn(call(), message_id="m1")])
+    with pytest.raises(KeyboardInterrupt):
+        emit(decision, StopPolicy(), {"configurable": {"thread_id": "t"}})
+    emit(decision, StopPolicy(), {"configurable": {"thread_id": "t"}})
+
+    assert 1 == len(events)
+
+
+def test_a_broken_log(both: Runtime, capsys: pytest.CaptureFixture[str]) -> None:
+    """A filter of the user's that raises costs records, never a run that has paid."""
+
+    class Broken(logging.Filter):
+        def filter(self, record: logging.LogRecord) -> bool:
+            raise RuntimeError(SECRET)
+
+    handler = logging.StreamHandler()
+    handler.addFilter(Broken())
+    root = logging.getLogger()
+    root.addHandler(handler)
+    try:
+        app = both.build(
+            model(turn(call())),
+            [till(PAID)],
+            sinks=[LogSink(level=logging.ERROR)],
+        )
+        assert PAID.content == both(app)[-1].content
+    finally:
+        root.removeHandler(handler)
+    err = capsys.readouterr().err
+    assert "orchestration: a log record was lost, logging raised RuntimeError\n" == err
+
+
+def test_a_sink_that_hides_a_coroutine(both: Runtime, caplog: pytest.LogCaptureFixture) -> None:
+    """What a sink returns to be awaited is told, each time."""
+    app = both.build(model(turn(call())), [till(PAID)], sinks=[lambda event: (later(event), event)[0]])
+
+    both(app)
+
+    assert ["a sink raised TypeError: the run goes on"] == [each.getMessage() for each in caplog.records]
+
+
 async def later(event: DecisionEvent) -> None:
     """Do nothing, later."""
+
+
+def pieces(event: DecisionEvent) -> Iterator[None]:
+    """Do nothing, in pieces."""
+    yield
+
+
+async def later_pieces(event: DecisionEvent) -> Any:
+    """Do nothing, later and in pieces."""
+    yield
 
 
 class Later:
@@ -626,7 +870,7 @@ class Later:
         """Do nothing, later."""
 
 
-@pytest.mark.parametrize("sink", [later, Later(), "log", None])
+@pytest.mark.parametrize("sink", [later, Later(), pieces, later_pieces, LogSink, "log", None])
 def test_what_is_no_sink(sink: Any, runtime: Runtime) -> None:
     """What would fail on every event is refused when the graph is built."""
     with pytest.raises(TypeError, match="a sink is a plain function of one event, not"):
@@ -710,7 +954,13 @@ def test_json_of_anything() -> None:
     assert "a\r\nb\u2028\ud800 <class 'object'>" == failed["message"]
     assert "KeyError: 'gone'" in failed["exception"]
     assert "decision" not in failed
-    assert "<object" in formatted(msg="", decision=object())["decision"]
+    assert "<object>" == formatted(msg="", decision=object())["decision"]
+    assert {"decision": {"x": None, "1": ["<bytes>"]}} == {
+        "decision": formatted(msg="", decision={"x": float("nan"), 1: [b""]})["decision"]
+    }
+    assert "gone" == formatted(msg="", exc_text="gone")["exception"]
+    assert "here" == formatted(msg="", stack_info="here")["stack"]
+    assert "a record that cannot be written (TypeError)" == formatted(msg="%d", args=("x",))["message"]
 
 
 # The custom stream
@@ -914,7 +1164,7 @@ def test_no_content(
 def test_masked(both: Runtime) -> None:
     """What a guard masks in an artifact is masked in the event: it stands there no more."""
     events: Events = []
-    coded = replace(PAID, vendor_code=SECRET)
+    coded = replace(PAID, vendor_code=SECRET, rule=f"pay/{SECRET}")
     app = both.build(
         model(turn(call())),
         [till(coded)],
@@ -924,7 +1174,7 @@ def test_masked(both: Runtime) -> None:
 
     both(app)
 
-    assert ["masked"] == [event.calls[0].vendor_code for event in events]
+    assert [("masked", "pay/masked")] == [(each.calls[0].vendor_code, each.calls[0].row) for each in events]
 
 
 def test_both_runtimes_agree() -> None:

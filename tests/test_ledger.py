@@ -276,6 +276,29 @@ def test_dicts() -> None:
     assert ledger(messages) == ledger([message.model_dump() for message in messages])
 
 
+@pytest.mark.parametrize("odd", [{"role": "user", "content": "Pay."}, ("user", "Pay."), "Pay.", None])
+def test_no_messages(odd: Any) -> None:
+    """What is no message would cost nothing: it is refused, with what makes a message of it."""
+    with pytest.raises(TypeError, match="convert_to_messages"):
+        ledger([USER, odd])
+
+
+def test_odd_usage() -> None:
+    """What a provider reports in a form of its own is unknown."""
+    odd = said()
+    odd.usage_metadata = "1000 tokens"  # type: ignore[assignment]
+
+    assert (1, None) == ((total := ledger([USER, odd]).total).model_calls, total.input_tokens)
+
+
+def test_what_it_thought_is_sent_once() -> None:
+    """A model's reasoning is paid for, and is no part of the request that a stop avoided."""
+    used = {**usage(100, 1000), "output_token_details": {"reasoning": 950}}
+    total = ledger([USER, said("", call(), used=used), result("x" * 40), relayed()]).total
+
+    assert (1000, 100 + 50 + 10) == (total.output_tokens, total.avoided_input_tokens_estimated)
+
+
 ONES = Cost(**{each.name: 1 for each in fields(Cost)})
 costs = st.builds(
     Cost,
