@@ -2,44 +2,22 @@
 
 A check is a small function in the table ``CHECKS``. Each of its findings says what is wrong and what to
 change; a check that cannot run says what to declare for it. Nothing passes in silence.
-
-A tool of a stranger's declares in its ``metadata``:
-
-- ``sample``: the arguments of one ordinary call. The kit makes that call several times: give the tool a fake
-  or a sandbox to talk to;
-- ``forced``: reason -> the arguments that make a call end so;
-- ``secrets``: strings planted in its keys and replies, that nobody may read;
-- ``book``: its ``RuleBook``, if it has one;
-- ``bench``: a function that takes a sequence of ``mocks.vendor.Fault`` and returns the tool over a fresh
-  ``mocks.vendor.Vendor`` with these faults scripted, and that vendor. Its ``done()`` is the oracle: how often
-  the work was done.
 """
 
 import asyncio
 import json
-import logging
-import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
-from difflib import get_close_matches
-from functools import cached_property, partial
-from importlib import import_module
-from io import StringIO
 from typing import Any, Final, NamedTuple
 
-import httpx
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage, messages_to_dict
-from langchain_core.tools import BaseTool
 from langgraph.checkpoint.memory import InMemorySaver
 
 from domains import contract
+from domains.cases import NEVER, Case, Rig, Run, call, only_async, run_bare
 from domains.contract import Flaw, OfArtifact, OfTable
-from domains.found import DOMAINS, Domain, unknown
-from domains.mapping import RuleBook
-from domains.runner import RUNTIMES, Runtime, build, vendor, walk
-from domains.scenario import Forced
+from domains.runner import RUNTIMES, Runtime, build, walk
 from mocks.model import ScriptedModel
 from mocks.vendor import PAIRS, Fault, Vendor
 from orchestration.graph import build_graph
@@ -48,12 +26,8 @@ from orchestration.reasons import Effect, Reason
 from orchestration.router import DEFAULT_POLICY, decide, outcome_of
 from orchestration.tools import prepare
 
-SECRET: Final = "planted-5ecret-7f3a"  # noqa: S105 - planted, to see where it comes out
 ASKED: Final = "Please do it."
 NARRATION: Final = "Let me tell you about it."
-NEVER: Final = 10**6
-"""Requests that no test makes: late work that waits for ``settle``."""
-
 ROUNDS: Final = 2
 """Further calls in which the work must be done once a single fault is over."""
 
@@ -62,122 +36,6 @@ TELLING: Final = 4
 
 SHOWN: Final = 3
 """Places that a finding names; the rest is counted."""
-
-
-class Refused(ValueError):  # noqa: N818 - read as the answer to a command line
-    """What was asked cannot be checked; the message says why."""
-
-
-class Rig(NamedTuple):
-    """A tool, ready to be called once."""
-
-    tool: BaseTool
-    args: Mapping[str, Any]
-    fake: Vendor | None = None
-    """What it talks to, if that is one of ours."""
-
-
-@dataclass(frozen=True, slots=True)
-class Run:
-    """One call that must end in a known way."""
-
-    label: str
-    """For people: what is forced."""
-
-    start: Callable[[], Rig]
-    """Returns the tool over a fresh fake, if it can."""
-
-    reason: Reason | None = None
-    """How it must end; None if that is not known."""
-
-
-@dataclass(frozen=True, slots=True)
-class Ended:
-    """What came of a call of the bare tool."""
-
-    run: Run
-    message: ToolMessage | None
-    error: Exception | None
-    said: str = ""
-    """What it logged and printed meanwhile."""
-
-    unmatched: tuple[str, ...] = ()
-    """Requests that the fake has no route for."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """One tool, and all that is known of it."""
-
-    name: str
-    """For people."""
-
-    tool: BaseTool
-    """The tool."""
-
-    book: RuleBook | None = None
-    """Its table."""
-
-    sample: Run | None = None
-    """One ordinary call."""
-
-    forced: tuple[Run, ...] = ()
-    """Calls, each with the reason that it must end with."""
-
-    planted: tuple[Run, ...] = ()
-    """Calls with secrets in keys, URLs and replies."""
-
-    secrets: tuple[str, ...] = ()
-    """Those secrets."""
-
-    bench: Callable[[Sequence[Fault]], Rig] | None = None
-    """Returns the sample over a fresh fake on which these faults are scripted."""
-
-    @cached_property
-    def ended(self) -> tuple[Ended, ...]:
-        """Every call of the bare tool, once."""
-        runs = self.forced or ((self.sample,) if self.sample else ())
-        return tuple(map(_ended, runs))
-
-    @property
-    def answered(self) -> Iterator[tuple[str, ToolMessage]]:
-        """The calls that came back, by what was forced."""
-        return ((each.run.label, each.message) for each in self.ended if each.message is not None)
-
-    @cached_property
-    def can_be_prepared(self) -> bool:
-        """Whether a runtime can be built with it at all."""
-        try:
-            prepare([self.tool])
-        except ValueError:
-            return False
-        return True
-
-    def missing(self, needs: str) -> str | None:
-        """Return what must be declared for a check with this need to run; None if it can."""
-        if needs == "runtime" and not self.ended:
-            needs = "sample"
-        have = {
-            "": True,
-            "book": self.book,
-            "sample": self.sample or self.forced,
-            "runtime": self.can_be_prepared,
-            "forced": self.forced,
-            "secrets": self.secrets,
-            "bench": self.bench,
-        }
-        return None if have[needs] else LACKS[needs]
-
-
-LACKS: Final = {
-    "book": "metadata['book']: the tool's RuleBook, if a table of ours decides",
-    "sample": "metadata['sample'] (or --args): the arguments of one ordinary call, over a fake or a sandbox",
-    "runtime": "nothing more, but correct first what keeps it from being prepared",
-    "forced": "metadata['forced']: {reason: arguments}, for each of the four reasons",
-    "secrets": "metadata['secrets']: strings that you plant in the tool's keys and replies",
-    "bench": "metadata['bench']: faults -> (tool, vendor), the tool over a fresh mocks.vendor.Vendor",
-}
-"""Need -> what a tool must declare for it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -261,275 +119,6 @@ def check(case: Case, checks: "Sequence[Check] | None" = None) -> Report:
         if not found:
             held.append(each.name)
     return Report(subject=case.name, held=tuple(held), findings=tuple(findings), not_run=not_run)
-
-
-# What can be checked.
-
-
-def cases(subject: Any, args: Mapping[str, Any] | None = None) -> list[Case]:
-    """Return what there is to check.
-
-    Args:
-        subject: A domain's name, a ``module:tool``, a tool, a function that returns tools, or several.
-        args: The arguments of an ordinary call, in place of those that the tool declares.
-
-    Raises:
-        Refused: There is no such thing, or it is no tool.
-    """
-    if isinstance(subject, str) and ":" not in subject:
-        if subject not in DOMAINS:
-            raise Refused(f"{unknown(subject, DOMAINS)} A tool of your own is named module:tool.")
-        if args is not None:
-            raise Refused("arguments go with a module:tool: a domain has its own SAMPLE.")
-        return [_of_domain(DOMAINS[subject])]
-    found = _imported(subject) if isinstance(subject, str) else subject
-    if callable(found) and not isinstance(found, (BaseTool, type)):
-        found = _made(found)
-    several = found if isinstance(found, (list, tuple)) else [found]
-    if not several or not all(isinstance(each, BaseTool) for each in several):
-        kinds = ", ".join(dict.fromkeys(type(each).__name__ for each in several)) or "nothing"
-        raise Refused(f"{kinds} is no tool: give a LangChain tool, or a function that returns tools.")
-    return [of_tool(each, args) for each in several]
-
-
-def _made(function: Callable[..., Any]) -> Any:
-    try:
-        return function()
-    except Exception as error:
-        name = getattr(function, "__name__", "it")
-        raise Refused(
-            f"{name}() raised {type(error).__name__}: {error}. Give a tool (put @tool on a function), or a "
-            "function without arguments that returns tools."
-        ) from error
-
-
-def _imported(target: str) -> Any:
-    module_name, _, name = target.partition(":")
-    if "" not in sys.path:  # an installed command does not look where it is called
-        sys.path.insert(0, "")
-    try:
-        module = import_module(module_name)
-    except Exception as error:
-        raise Refused(f"cannot import {module_name}: {type(error).__name__}: {error}") from error
-    if not hasattr(module, name):
-        near = get_close_matches(name, dir(module), n=1)
-        raise Refused(f"{module_name} has no {name!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
-    return getattr(module, name)
-
-
-def of_tool(tool: BaseTool, args: Mapping[str, Any] | None = None) -> Case:
-    """Return what a tool of anybody's says of itself in its ``metadata``.
-
-    Raises:
-        Refused: What it says is of another form.
-    """
-    said = tool.metadata or {}
-    sample = args if args is not None else said.get("sample")
-    forced = said.get("forced") or {}
-    if unheard := [str(name) for name in forced if str(name) not in set(Reason)]:
-        raise Refused(
-            f"{tool.name}: metadata['forced'] names {unheard[0]!r}; reasons are {', '.join(Reason)}"
-        )
-    for given in [*([] if sample is None else [sample]), *forced.values()]:
-        if not isinstance(given, Mapping):
-            raise Refused(f"{tool.name}: arguments must be a mapping, not {type(given).__name__}")
-    runs = tuple(
-        Run(Reason(name).value, partial(Rig, tool, given), Reason(name)) for name, given in forced.items()
-    )
-    one = None if sample is None else Run("the sample", partial(Rig, tool, sample))
-    secrets = tuple(said.get("secrets") or ())
-    bench = said.get("bench")
-    return Case(
-        name=tool.name,
-        tool=tool,
-        book=said.get("book"),
-        sample=one,
-        forced=runs,
-        planted=(runs or ((one,) if one else ())) if secrets else (),
-        secrets=secrets,
-        bench=None if bench is None or sample is None else partial(_strangers, bench, sample),
-    )
-
-
-def _strangers(
-    bench: Callable[[Sequence[Fault]], tuple[BaseTool, Vendor]],
-    sample: Mapping[str, Any],
-    faults: Sequence[Fault],
-) -> Rig:
-    tool, fake = bench(faults)
-    return Rig(tool, sample, fake)
-
-
-def _of_domain(domain: Domain) -> Case:
-    forced = tuple(
-        Run(reason.value, partial(_rig, domain, settings, answers), reason)
-        for reason, (settings, answers) in domain.forced.items()
-    )
-    planted = [
-        Run(f"{reason.value} with secrets", partial(_rig, domain, settings, answers, planting=True))
-        for reason, (settings, answers) in domain.forced.items()
-    ] + [
-        Run(
-            f"{fault.status if fault.kind == 'answer' else fault.kind} with secrets",
-            partial(_rig, domain, {}, [fault], planting=True),
-        )
-        for fault in _LEAKY
-    ]
-    return Case(
-        name=domain.name,
-        tool=_rig(domain).tool,
-        book=domain.book,
-        sample=Run("the sample", partial(_rig, domain)),
-        forced=forced,
-        planted=tuple(planted),
-        secrets=(SECRET,),
-        bench=_Bench(domain),
-    )
-
-
-_LEAKY: Final = (
-    Forced(kind="ConnectError", times=NEVER),
-    Forced(kind="ReadTimeout", times=NEVER),
-    Forced(kind="InvalidURL", times=NEVER),
-    Forced(status=401, body={"error": f"Wrong key: {SECRET}"}, times=NEVER),
-    Forced(status=403, body={"error": {"message": SECRET}, "message": SECRET}, times=NEVER),
-    Forced(status=422, body={"errors": [{"field": SECRET, "message": SECRET}]}, times=NEVER),
-    Forced(status=500, body=f"<html><title>{SECRET}</title></html>", times=NEVER),
-)
-"""What vendors, proxies and clients put keys and prose into."""
-
-
-def _rig(
-    domain: Domain,
-    settings: Mapping[str, Any] | None = None,
-    answers: Sequence[Forced] = (),
-    *,
-    planting: bool = False,
-) -> Rig:
-    """Return the domain's sample over a fresh fake."""
-    key = {"key": SECRET} if planting else {}
-    fake = vendor(domain.name, {**(settings or {}), **key}, answers)
-    options: dict[str, Any] = {}
-    if planting:
-        options = {"transport": httpx.MockTransport(partial(_plant, fake)), "params": {_PARAM: SECRET}}
-    tools = domain.tools(client=fake.client(**options), async_client=fake.async_client(**options))
-    return Rig(_named(tools, domain.sample.tool), domain.sample.args, fake)
-
-
-class _Bench:
-    """A domain's tool, made once: each schedule swaps the fake behind its client."""
-
-    def __init__(self, domain: Domain) -> None:
-        self.domain, self.fake = domain, vendor(domain.name)
-        client = self.fake.client(transport=httpx.MockTransport(self._answer))
-        self.tool = _named(domain.tools(client=client), domain.sample.tool)
-
-    def _answer(self, request: httpx.Request) -> httpx.Response:
-        return self.fake.transport.handler(request)  # type: ignore[return-value]  # it is a sync one
-
-    def __call__(self, faults: Sequence[Fault]) -> Rig:
-        """Return the sample over a fresh fake."""
-        self.fake = vendor(self.domain.name)
-        self.fake.script(*faults)
-        return Rig(self.tool, self.domain.sample.args, self.fake)
-
-
-def _named(tools: Sequence[BaseTool], name: str) -> BaseTool:
-    return next(tool for tool in tools if tool.name == name)
-
-
-_PARAM: Final = "api_key"
-
-
-def _plant(fake: Vendor, request: httpx.Request) -> httpx.Response:
-    """Answer as the fake does, with a secret wherever vendors write prose."""
-    url = request.url.copy_remove_param(_PARAM)
-    bare = httpx.Request(request.method, url, headers=request.headers, content=request.content)
-    try:
-        response: httpx.Response = fake.transport.handler(bare)  # type: ignore[assignment]  # it is a sync one
-    except Exception as error:
-        error.args = (f"{error}: {request.url}",)
-        raise
-    try:
-        content = json.dumps(_with_prose(response.json())).encode()
-    except ValueError:
-        content = response.content
-    headers = {**response.headers, "x-planted": SECRET}
-    headers.pop("content-length", None)
-    return httpx.Response(response.status_code, headers=headers, content=content, request=request)
-
-
-_PROSE: Final = frozenset(
-    {"message", "reason", "detail", "description", "doc_url", "documentation_url", "advice_code"}
-)
-
-
-def _with_prose(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_with_prose(item) for item in value]
-    if not isinstance(value, dict):
-        return value
-    return {
-        name: f"{item} {SECRET}" if name in _PROSE and isinstance(item, str) else _with_prose(item)
-        for name, item in value.items()
-    } | {"planted": SECRET}
-
-
-# Calls.
-
-
-def _ended(run: Run, *, use_async: bool = False) -> Ended:
-    rig = run.start()
-    message, raised = None, None
-    with _listening() as said:
-        try:
-            message = _call(rig, use_async=use_async)
-        except Exception as error:
-            raised = error
-    unmatched = () if rig.fake is None else tuple(rig.fake.unmatched)
-    return Ended(run, message, raised, said(), unmatched)
-
-
-def _call(rig: Rig, *, use_async: bool = False) -> ToolMessage:
-    call = {"type": "tool_call", "name": rig.tool.name, "args": dict(rig.args), "id": "call_1"}
-    awaited = use_async or _only_async(rig.tool)
-    came = asyncio.run(rig.tool.ainvoke(call)) if awaited else rig.tool.invoke(call)
-    if not isinstance(came, ToolMessage):
-        raise TypeError(f"it answers with a {type(came).__name__}, which directs the graph")
-    return came
-
-
-def _only_async(tool: BaseTool) -> bool:
-    return getattr(tool, "func", tool) is None
-
-
-@contextmanager
-def _listening() -> Iterator[Callable[[], str]]:
-    """Hear all that is logged and printed, but for httpx's own lines: it logs full URLs by design."""
-    heard, printed = _Heard(), StringIO()
-    root = logging.getLogger()
-    level = root.level
-    root.addHandler(heard)
-    root.setLevel(logging.DEBUG)
-    try:
-        with redirect_stdout(printed), redirect_stderr(printed):
-            yield lambda: "\n".join([*heard.lines, printed.getvalue()])
-    finally:
-        root.setLevel(level)
-        root.removeHandler(heard)
-
-
-class _Heard(logging.Handler):
-    """Keeps what is logged."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.DEBUG)
-        self.lines: list[str] = []
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep a record as it would be printed."""
-        if record.name.partition(".")[0] not in {"httpx", "httpcore", "asyncio"}:
-            self.lines.append(self.format(record))
 
 
 # The tool.
@@ -621,7 +210,7 @@ def words(case: Case) -> Iterator[Flaw]:
 def no_secrets(case: Case) -> Iterator[Flaw]:
     """Find planted secrets where somebody reads them."""
     for run in case.planted:
-        ended = _ended(run)
+        ended = run_bare(run)
         said = {"the log or the output": ended.said}
         if ended.message is not None:
             said["the content"] = str(ended.message.content)
@@ -657,7 +246,7 @@ def _course(run: Run, runtime: Runtime) -> Course:
     rig = run.start()
     model = _model(rig)
     agent = build(runtime, model, [rig.tool], DEFAULT_POLICY)
-    path, history = walk(agent, [HumanMessage(ASKED)], use_async=_only_async(rig.tool))
+    path, history = walk(agent, [HumanMessage(ASKED)], use_async=only_async(rig.tool))
     answer = next(message for message in history if isinstance(message, ToolMessage))
     outcome = outcome_of(answer)
     reason = None if outcome is None else outcome.reason.value
@@ -690,9 +279,9 @@ def runtimes_agree(case: Case) -> Iterator[Flaw]:
 def sync_and_async(case: Case) -> Iterator[Flaw]:
     """Find tools that answer otherwise when awaited."""
     for each in case.ended:
-        if each.message is None or _only_async(case.tool):
+        if each.message is None or only_async(case.tool):
             continue
-        awaited = _ended(each.run, use_async=True)
+        awaited = run_bare(each.run, use_async=True)
         if awaited.message is None:
             raised = type(awaited.error).__name__
             yield f"{each.run.label}: awaited, it raises {raised}", "Write the flow once, sans I/O"
@@ -729,8 +318,7 @@ def _saved(run: Run) -> tuple[list[Any], list[Any]]:
     agent = build_graph(_model(rig), [rig.tool], checkpointer=InMemorySaver(), strict=True)
     config: Any = {"configurable": {"thread_id": "check"}}
     start: Any = {"messages": [HumanMessage(ASKED)]}
-    only_async = _only_async(rig.tool)
-    came = asyncio.run(agent.ainvoke(start, config)) if only_async else agent.invoke(start, config)
+    came = asyncio.run(agent.ainvoke(start, config)) if only_async(rig.tool) else agent.invoke(start, config)
     return came["messages"][:3], agent.get_state(config).values["messages"][:3]
 
 
@@ -757,7 +345,7 @@ class _Places:
 def once(case: Case) -> Iterator[Flaw]:
     """Find work that is done twice, or that nobody counts."""
     rig = _bench(case, ())
-    first, fake = outcome_of(_call(rig)), _fake(rig)
+    first, fake = outcome_of(call(rig)), _fake(rig)
     if first is None or first.reason is not Reason.COMPLETED:
         ends = "unusable" if first is None else first.reason.value
         yield f"the sample ends as {ends} on a sound wire", "Declare a call that does what is asked"
@@ -771,7 +359,7 @@ def once(case: Case) -> Iterator[Flaw]:
         return
     for pause in (0, 25):
         fake.advance(hours=pause)
-        again = outcome_of(_call(rig))
+        again = outcome_of(call(rig))
         when = "a day later" if pause else "at once"
         if fake.done() > 1:
             yield (
@@ -789,7 +377,7 @@ def once(case: Case) -> Iterator[Flaw]:
 def one_key(case: Case) -> Iterator[Flaw]:
     """Find writes that cannot be tied together, and keys that tell what they are about."""
     rig = _bench(case, ())
-    _call(rig)
+    call(rig)
     outcomes = [outcome_of(message) for _, message in case.answered]
     keys = dict.fromkeys(outcome.key for outcome in outcomes if outcome is not None)
     if _fake(rig).done() and (None in keys or len(keys) > 1):
@@ -805,7 +393,7 @@ def one_key(case: Case) -> Iterator[Flaw]:
 def effect_is_true(case: Case) -> Iterator[Flaw]:
     """Find answers that deny what the vendor did: every fault, at every request, then the call again."""
     rig = _bench(case, ())
-    first = outcome_of(_call(rig))
+    first = outcome_of(call(rig))
     writes = _fake(rig).done() > 0 or (first is not None and first.effect is not Effect.NONE)
     places = _Places()
     # Up to a single fault all goes as on a sound wire: there are no other requests to disturb.
@@ -844,7 +432,7 @@ def _schedule(requests: int) -> Iterator[tuple[Fault, int]]:
 
 def _reading(rig: Rig, where: str, places: _Places, lands: int) -> None:
     del lands  # nothing of a read can land
-    outcome = outcome_of(_call(rig))
+    outcome = outcome_of(call(rig))
     if outcome is None:
         places.add("nothing that the router can use", "Return Outcome(...).as_tool_result()", where)
     elif outcome.effect is not Effect.NONE:
@@ -855,7 +443,7 @@ def _reading(rig: Rig, where: str, places: _Places, lands: int) -> None:
 
 def _writing(rig: Rig, where: str, places: _Places, lands: int) -> None:
     fake = _fake(rig)
-    outcome = outcome_of(_call(rig))
+    outcome = outcome_of(call(rig))
     if outcome is None:
         places.add("nothing that the router can use", "Return Outcome(...).as_tool_result()", where)
         return
@@ -872,7 +460,7 @@ def _writing(rig: Rig, where: str, places: _Places, lands: int) -> None:
     for nth in range(2, 2 + ROUNDS):
         if outcome is not None and outcome.reason is Reason.COMPLETED and nth > lands + 1:
             break
-        outcome = outcome_of(_call(rig))
+        outcome = outcome_of(call(rig))
         if nth == lands:
             fake.settle()
     fake.settle()

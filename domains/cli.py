@@ -300,13 +300,14 @@ def check(
     What cannot be checked is named, with what a tool must declare for it.
     """
     sample = None if args is None else _arguments(args)
-    from domains import check as kit
+    from domains.cases import Refused, cases
+    from domains.check import check as check_
 
     try:
-        found = [case for each in subjects or DOMAINS for case in kit.cases(each, sample)]
-    except kit.Refused as error:
+        found = [case for each in subjects or DOMAINS for case in cases(each, sample)]
+    except Refused as error:
         _refuse(str(error))
-    reports = [kit.check(case) for case in found]
+    reports = [check_(case) for case in found]
     if as_json:
         typer.echo(json.dumps([each.row() for each in reports], ensure_ascii=False, indent=2))
     else:

@@ -28,7 +28,8 @@ def contract() -> "Callable[..., list[Report]]":
     def check_contract(
         subject: Any, args: Mapping[str, Any] | None = None, *, partial: bool = False
     ) -> "list[Report]":
-        from domains.check import Refused, cases, check
+        from domains.cases import Refused, cases
+        from domains.check import check
 
         refused, found = "", []
         try:

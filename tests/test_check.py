@@ -21,6 +21,7 @@ from langchain_core.tools import BaseTool, StructuredTool, tool
 from typer.testing import CliRunner, Result
 
 from domains import DOMAINS
+from domains import cases as subjects
 from domains import check as kit
 from domains.cli import app
 from domains.infrastructure import BARE
@@ -42,7 +43,7 @@ URL: Final = "https://vendor.example/docs"
 @pytest.mark.parametrize("name", DOMAINS)
 def test_our_domains_hold(name: str) -> None:
     """Every check runs on every domain, and finds nothing."""
-    (case,) = kit.cases(name)
+    (case,) = subjects.cases(name)
 
     report = kit.check(case)
 
@@ -86,7 +87,7 @@ def stranger(answer: Callable[[str], Any] | Any = None, **more: Any) -> BaseTool
 
 def test_a_plain_tool_is_checked_statically() -> None:
     """A tool that says nothing of itself: what cannot be checked is named, with what to declare."""
-    report = kit.check(kit.of_tool(keep))
+    report = kit.check(subjects.of_tool(keep))
 
     assert () == report.findings
     assert {"no-return-direct", "two-audiences", "can-be-prepared"} == set(report.held)
@@ -97,7 +98,7 @@ def test_a_plain_tool_is_checked_statically() -> None:
 
 def test_a_sample_runs_more() -> None:
     """With one ordinary call, all runs that need no more are made."""
-    report = kit.check(kit.of_tool(keep, {"what": "yes"}))
+    report = kit.check(subjects.of_tool(keep, {"what": "yes"}))
 
     assert () == report.findings
     assert {"plain-json", "words", "runtimes-agree", "checkpoints", "sync-and-async"} <= set(report.held)
@@ -108,7 +109,7 @@ def test_a_sample_runs_more() -> None:
 
 def test_a_stranger_who_declares_all_reasons() -> None:
     """All four outcomes of a plain tool are forced, on both runtimes."""
-    report = kit.check(kit.of_tool(stranger()))
+    report = kit.check(subjects.of_tool(stranger()))
 
     assert () == report.findings
     assert "every-outcome" in report.held
@@ -128,16 +129,16 @@ def row(name: str, reason: Reason = T, when: When | None = None, **fields: Any) 
 LAST: Final = row("any/unknown")
 
 
-def table(*rows: Rule, shared: bool = True) -> kit.Case:
+def table(*rows: Rule, shared: bool = True) -> subjects.Case:
     """Return a case that is a table alone, past the checks of its own type."""
     book = copy(RuleBook(domain="any", rules=(LAST,)))
     object.__setattr__(book, "rules", (*rows, *(BARE.rules[:-1] if shared else ()), LAST))
-    return kit.Case(name="any", tool=keep, book=book)
+    return subjects.Case(name="any", tool=keep, book=book)
 
 
-def of(answer: Any = None, **more: Any) -> kit.Case:
+def of(answer: Any = None, **more: Any) -> subjects.Case:
     """Return a case of a stranger's tool."""
-    return kit.of_tool(stranger(answer, **more))
+    return subjects.of_tool(stranger(answer, **more))
 
 
 def said(**changes: Any) -> tuple[str, Any]:
@@ -178,7 +179,7 @@ class Silent(Shop):
 
 def shop(
     *, denies: bool = False, raises: bool = False, key: object = "k1", kind: type[Shop] = Shop
-) -> kit.Case:
+) -> subjects.Case:
     """Return a tool that sends its one request without a look, with a bench."""
 
     def bench(faults: Sequence[Fault]) -> tuple[BaseTool, Vendor]:
@@ -204,7 +205,7 @@ def shop(
 
     made, _ = bench(())
     made.metadata = {"sample": {"what": "room-12"}, "bench": bench}
-    return kit.of_tool(made)
+    return subjects.of_tool(made)
 
 
 def raising(what: str) -> Any:
@@ -234,7 +235,7 @@ def fickle() -> Callable[[str], Any]:
     return answer
 
 
-def unmatched() -> kit.Case:
+def unmatched() -> subjects.Case:
     """Return a tool that asks its fake for what that does not know, and sees a bad network."""
     fake = Vendor()
 
@@ -245,8 +246,8 @@ def unmatched() -> kit.Case:
             return ENDS["later"].as_tool_result()
 
     made = stranger(ask)
-    run = kit.Run("the sample", lambda: kit.Rig(made, {"what": "yes"}, fake))
-    return kit.Case(name="any", tool=made, sample=run)
+    run = subjects.Run("the sample", lambda: subjects.Rig(made, {"what": "yes"}, fake))
+    return subjects.Case(name="any", tool=made, sample=run)
 
 
 SECRETIVE: Final = {**DECLARED, "secrets": ["key-5ecret"]}
@@ -269,7 +270,7 @@ def own_step(last_step: bool) -> Any:
     """Keep something."""
 
 
-CASES: Final[tuple[tuple[str, Callable[[], kit.Case], str, str], ...]] = (
+CASES: Final[tuple[tuple[str, Callable[[], subjects.Case], str, str], ...]] = (
     ("ids-unique", lambda: table(UNFIT, UNFIT), "any/x stands 2 times", "Rename one"),
     ("one-fallback", lambda: table(row("any/all")), "any/all matches everything", "put it last"),
     ("no-dead-row", lambda: table(*CODED), "no reply reaches row any/dead", "Put any/dead before any/a"),
@@ -296,7 +297,7 @@ CASES: Final[tuple[tuple[str, Callable[[], kit.Case], str, str], ...]] = (
     ("two-audiences", lambda: of("done", response_format="content"), "a text alone", "content_and_artifact"),
     (
         "can-be-prepared",
-        lambda: kit.of_tool(StructuredTool.from_function(own_step)),
+        lambda: subjects.of_tool(StructuredTool.from_function(own_step)),
         "has an argument 'last_step' of its own",
         "Rename it",
     ),
@@ -367,7 +368,7 @@ CASES: Final[tuple[tuple[str, Callable[[], kit.Case], str, str], ...]] = (
 
 @pytest.mark.parametrize(("name", "case", "wrong", "change"), CASES)
 def test_every_check_finds_something(
-    name: str, case: Callable[[], kit.Case], wrong: str, change: str
+    name: str, case: Callable[[], subjects.Case], wrong: str, change: str
 ) -> None:
     """A finding names what is wrong, and what to change."""
     (check,) = [each for each in kit.CHECKS if each.name == name]
@@ -387,7 +388,7 @@ def test_no_check_is_left_out() -> None:
 
 
 @pytest.mark.parametrize("broken", [of(return_direct=True), of(raising), of(("", object()))])
-def test_a_broken_tool_breaks_no_check(broken: kit.Case) -> None:
+def test_a_broken_tool_breaks_no_check(broken: subjects.Case) -> None:
     """Whatever is wrong, every check reports, or says what it waits for."""
     report = kit.check(broken)
 
@@ -524,7 +525,7 @@ def test_a_tool_on_an_official_sdk_holds() -> None:
         "bench": with_elasticsearch,
     }
 
-    report = kit.check(kit.of_tool(find))
+    report = kit.check(subjects.of_tool(find))
 
     assert ((), {}) == (report.findings, report.not_run)
 
@@ -575,7 +576,7 @@ def test_a_careless_tool_on_an_official_sdk_is_found_out() -> None:
     charge, _ = with_stripe()
     charge.metadata = {"sample": {"cart": "cart_7"}, "bench": with_stripe}
 
-    findings = kit.check(kit.of_tool(charge)).findings
+    findings = kit.check(subjects.of_tool(charge)).findings
 
     assert {"one-key", "once", "effect-is-true"} == {each.check for each in findings}
     said = [each.wrong for each in findings]
@@ -695,8 +696,8 @@ def test_what_cannot_be_checked(command: Command, arguments: list[str], said: st
 )
 def test_declarations_of_another_form(metadata: dict[str, Any], said: str) -> None:
     """A wrong declaration is refused, not passed over."""
-    with pytest.raises(kit.Refused, match=said):
-        kit.of_tool(stranger(metadata=metadata))
+    with pytest.raises(subjects.Refused, match=said):
+        subjects.of_tool(stranger(metadata=metadata))
 
 
 # The plugin.

@@ -14,6 +14,7 @@ from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import BaseTool, InjectedToolCallId, StructuredTool
 
 from domains import DOMAINS
+from domains import cases as subjects
 from domains import check as kit
 from domains.adapters import mcp as over
 from domains.adapters.envelope import DECLARED, KEY, as_message, envelope
@@ -34,7 +35,7 @@ from mcp.types import CallToolResult, TextContent  # noqa: E402
 from mcp.types import Tool as Listed  # noqa: E402
 
 ROOT: Final = Path(__file__).parents[1]
-FORCED: Final = [(name, run) for name in DOMAINS for run in kit.cases(name)[0].forced]
+FORCED: Final = [(name, run) for name in DOMAINS for run in subjects.cases(name)[0].forced]
 NODES: Final = {"agent": "agent", "model": "agent", "tools": "tools", "finalize": "finalize"}
 WORDS: Final = ("completed", "transient", "fatal", "policy_block", "stop", "schema", KEY)
 
@@ -49,7 +50,7 @@ def with_session(server: "Server[Any, Any]", use: "Callable[[ClientSession], Awa
     return asyncio.run(connected())
 
 
-async def course(tools: Sequence[BaseTool], rig: kit.Rig, runtime: Runtime) -> tuple[kit.Course, Any]:
+async def course(tools: Sequence[BaseTool], rig: subjects.Rig, runtime: Runtime) -> tuple[kit.Course, Any]:
     """Run the call on a runtime, and return its course and its answer."""
     model = kit._model(rig)
     agent = build(runtime, model, tools, DEFAULT_POLICY)
@@ -72,7 +73,7 @@ async def course(tools: Sequence[BaseTool], rig: kit.Rig, runtime: Runtime) -> t
 
 @pytest.mark.parametrize("runtime", RUNTIMES)
 @pytest.mark.parametrize(("name", "run"), FORCED, ids=lambda each: getattr(each, "label", each))
-def test_over_mcp_as_here(name: str, run: kit.Run, runtime: Runtime) -> None:
+def test_over_mcp_as_here(name: str, run: subjects.Run, runtime: Runtime) -> None:
     """Path, model calls, text and artifact are those of the tool itself, for every reason and domain."""
     here, answer = asyncio.run(course([run.start().tool], run.start(), runtime))
     rig = run.start()
@@ -87,7 +88,7 @@ def test_over_mcp_as_here(name: str, run: kit.Run, runtime: Runtime) -> None:
 
 
 @pytest.mark.parametrize(("name", "run"), FORCED, ids=lambda each: getattr(each, "label", each))
-def test_on_the_wire(name: str, run: kit.Run) -> None:
+def test_on_the_wire(name: str, run: subjects.Run) -> None:
     """The text holds no control word, ``_meta`` the artifact; a refusal by rule is no error."""
     rig = run.start()
 
@@ -200,7 +201,7 @@ DONE: Final = {"stop": True, "reason": "completed"}
 )
 def test_nothing_vouches_for_it(answer: CallToolResult | Exception, runtime: Runtime) -> None:
     """Without a usable artifact the model is asked, and an error that calls itself done is none."""
-    rig = kit.Rig(next(iter(DOMAINS["search"].tools(client=vendor("search").client()))), {})
+    rig = subjects.Rig(next(iter(DOMAINS["search"].tools(client=vendor("search").client()))), {})
 
     async def there(session: ClientSession) -> Any:
         return await course(await over.from_mcp(session), rig, runtime)
@@ -219,7 +220,7 @@ def test_nothing_vouches_for_it(answer: CallToolResult | Exception, runtime: Run
 
 def test_a_server_of_anybodys_may_speak_the_contract() -> None:
     """Two keys are enough."""
-    rig = kit.Rig(next(iter(DOMAINS["search"].tools(client=vendor("search").client()))), {})
+    rig = subjects.Rig(next(iter(DOMAINS["search"].tools(client=vendor("search").client()))), {})
 
     async def there(session: ClientSession) -> Any:
         return await course(await over.from_mcp(session), rig, "graph")
@@ -234,7 +235,7 @@ def test_without_our_wrapper() -> None:
     from langgraph.graph import END, START, MessagesState, StateGraph
     from langgraph.prebuilt import ToolNode
 
-    rig = kit.cases("search")[0].forced[0].start()
+    rig = subjects.cases("search")[0].forced[0].start()
 
     async def there(session: ClientSession) -> Any:
         graph = StateGraph(MessagesState)
@@ -326,7 +327,7 @@ def test_a_missing_package_is_named(missing: str, monkeypatch: pytest.MonkeyPatc
 def test_an_envelope_decides_the_same(reason: Reason) -> None:
     """JSON there and back: the router reads it, the model is sent the content alone."""
     _, run = next((name, run) for name, run in FORCED if run.reason is reason)
-    message = kit._call(run.start())
+    message = subjects.call(run.start())
     call = {"name": "checkout", "args": {}, "id": "c1"}
     before = [{"type": "human", "content": "Pay."}, {"type": "ai", "content": "", "tool_calls": [call]}]
 
