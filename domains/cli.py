@@ -677,7 +677,7 @@ def _print_compared(compared: "Sequence[Compared]", *, model: str | None) -> Non
         label = name.replace("_", " ") + (", approx." if "tokens" in name and not model else "")
         table.add_row(label, *("unknown" if each[name] is None else f"{each[name]:,}" for each in totals))
     table.add_section()
-    table.add_row("[bold]wrong answers[/]", *(_bad(sum(each["wrong"].values())) for each in totals))
+    table.add_row("[bold]wrong answers[/]", *(_bad(each["wrong_answers"]) for each in totals))
     for kind in Wrong:
         table.add_row(f"  {kind.value}", *(_bad(each["wrong"][kind.value]) for each in totals))
     out.print(table)
@@ -692,7 +692,9 @@ def _print_compared(compared: "Sequence[Compared]", *, model: str | None) -> Non
         table.add_row(f"[cyan]{row[0].scenario}[/]", *(_cell(each) for each in row))
     out.print(table)
     same = len(rows) - len(differing)
-    out.print(f"Scenarios: {len(rows)}, {same} of them alike in all wirings.")
+    out.print(
+        f"Scenarios: {len(rows)}, {same} of them alike in all wirings. One answer can be wrong in two ways."
+    )
     without = avoided(compared, Wiring.HARD)
     tokens = sum(without[name] or 0 for name in ("input_tokens", "output_tokens"))
     known = "unknown" if None in without.values() else f"{tokens:,}"

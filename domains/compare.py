@@ -2,45 +2,51 @@
 
 Every wiring runs the same tools against the same fakes, and the model is the same fake of Groq's wire. It
 plays the scenario's script as long as the run goes on. Asked again after that, it says what the scenario
-narrates, if that is true to what the tools said, and their own words if it is not: **the model never errs
-in its words**, so what goes wrong below is the wiring's. A real model can only be worse.
+narrates, if all that was asked is done and the narration is true to it, and the tools' own words if not:
+**the scripted model never errs in its words**, so what goes wrong below is the wiring's. A real model can
+only be worse.
 
 The plain loop is ``create_agent`` with the domains' tools and nothing else. (Not ``StopMode.NEVER``: that
 keeps our budget of attempts and our guard against sending a declined call again, both of which would
 flatter the baseline.) With ``return_direct`` it gets copies of the tools that carry the flag: the marks
-that come off best, found by trying all of them. What the user reads in a wiring is its last message.
-``domains.answers`` finds what is wrong with it.
+that come off best over all scenarios of the domain, found by trying them. What the user reads in a wiring
+is its last message. ``domains.answers`` finds what is wrong with it; what a run has missed is what the plain
+loop got done after the point where that run ended.
 
 **Live**, a real model is asked in place of the script, in every wiring alike: what a stop avoided is then
-measured. There is no script to say what the model would have done next, so a run that a wiring ended has
-missed what the plain loop of the same scenario got done and it did not.
+measured.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import wraps
+from inspect import signature
 from itertools import combinations, count
 from typing import Any, Final
 
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, SystemMessage
 from langchain_core.outputs import LLMResult
-from langchain_core.tools import BaseTool
+from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 
-from domains.answers import Called, Heard, Round, Wrong, lacks, shown, wrong
+from domains.answers import Called, Heard, Ran, Round, Wrong, lacks, shown, wrong
 from domains.found import DOMAINS
+from domains.found import scenarios as all_scenarios
 from domains.runner import build, scripted, vendors
+from domains.runner import play as play_on
 from domains.scenario import Scenario, Turn
 from orchestration.asking import garbled, too_large
+from orchestration.guards import essence
 from orchestration.ledger import EXCUSE, MODEL, OPEN, ledger
-from orchestration.outcomes import text_of
+from orchestration.outcomes import Outcome, text_of
 from orchestration.reasons import Reason
 from orchestration.relay import PLAIN_PROMPT, SYSTEM_PROMPT
-from orchestration.router import StopMode, StopPolicy, outcome_of, turns
+from orchestration.router import Route, StopMode, StopPolicy, outcome_of, turns
 from orchestration.tools import LAST_STEP
 
 
@@ -62,6 +68,9 @@ class Wiring(StrEnum):
     POLISH = "polish"
     """The router, mode ``polish``."""
 
+
+FEW: Final = 2
+"""Tools that may carry the flag alone, or be alone without it, where there are too many to try all marks."""
 
 OURS: Final = (Wiring.HARD, Wiring.POLISH)
 
@@ -110,6 +119,7 @@ def figures(compared: Iterable[Compared]) -> dict[str, Any]:
         "input_tokens": _sum(each.input_tokens for each in heard),
         "output_tokens": _sum(each.output_tokens for each in heard),
         "vendor_calls": sum(each.vendor_calls for each in heard),
+        "wrong_answers": sum(bool(each.wrong) for each in heard),
         "wrong": {kind.value: wrong[kind] for kind in Wrong},
     }
 
@@ -131,23 +141,24 @@ def compare(
     Returns:
         One item a scenario and wiring, in the order of the scenarios, then of the wirings.
     """
-    found: dict[tuple[str, Wiring], Compared] = {}
-    truthful: dict[str, Scenario] = {}
+    marks = {home: _best_marks(home, scenarios, on_play) for home in dict.fromkeys(map(_home, scenarios))}
+    found: list[Compared] = []
     for scenario in scenarios:
         on_play(scenario.id)
-        hard = play(scenario, Wiring.HARD)
-        true = replace(scenario, turns=tuple(map(_true, scenario.turns, hard.heard)))
-        reworded = replace(scenario, turns=tuple(map(_reworded, scenario.turns, hard.heard)))
-        truthful[scenario.id] = true
-        found[scenario.id, Wiring.HARD] = hard
-        found[scenario.id, Wiring.PLAIN] = play(true, Wiring.PLAIN)
-        found[scenario.id, Wiring.TO_END] = play(true, Wiring.TO_END)
-        found[scenario.id, Wiring.POLISH] = play(reworded, Wiring.POLISH)
-    for home in dict.fromkeys(map(_home, scenarios)):
-        own = [truthful[scenario.id] for scenario in scenarios if _home(scenario) == home]
-        on_play(f"return_direct, {home or 'across domains'}")
-        found |= {(each.scenario, each.wiring): each for each in _best_marked(own)}
-    return [found[scenario.id, wiring] for scenario in scenarios for wiring in Wiring]
+        as_written = play_on(scenario, "graph").surprises
+        true = _told_truly(scenario)
+        plain = play(true, Wiring.PLAIN)
+        hard = play(true, Wiring.HARD, plain=plain.heard)
+        # A polish is sent the stop's text alone, and its model knows no more than that.
+        reworded = replace(true, turns=tuple(map(_reworded, true.turns, hard.heard)))
+        found += [
+            plain,
+            play(true, Wiring.RETURN_DIRECT, marks=marks[_home(scenario)], plain=plain.heard),
+            play(true, Wiring.TO_END, plain=plain.heard),
+            replace(hard, surprises=as_written),
+            play(reworded, Wiring.POLISH, plain=plain.heard),
+        ]
+    return found
 
 
 def compare_live(
@@ -169,16 +180,13 @@ def compare_live(
     Raises:
         Exception: The model's provider refused; what was yielded before stands.
     """
-    marks = {
-        each.scenario: each.marks
-        for each in of_plays(compare(scenarios, on_play=on_play), Wiring.RETURN_DIRECT)
-    }
+    marks = {home: _best_marks(home, scenarios, on_play) for home in dict.fromkeys(map(_home, scenarios))}
     for scenario in scenarios:
         found: list[Compared] = []
         for wiring in Wiring:
             on_play(f"{scenario.id}, {wiring.value}")
-            baseline = found[0].heard if found else ()
-            found.append(play(scenario, wiring, marks=marks[scenario.id], live=model, baseline=baseline))
+            plain = found[0].heard if found else ()
+            found.append(play(scenario, wiring, marks=marks[_home(scenario)], live=model, plain=plain))
         yield from found
 
 
@@ -188,19 +196,32 @@ def _home(scenario: Scenario) -> str:
     return home if home in DOMAINS else ""
 
 
-def _best_marked(scenarios: Sequence[Scenario]) -> list[Compared]:
-    """Play with ``return_direct`` on the tools that make it come off best: the flag is one choice for all."""
-    steps = (step for each in scenarios for turn in each.turns for step in turn.script)
+def _best_marks(home: str, chosen: Sequence[Scenario], on_play: Callable[[str], None]) -> tuple[str, ...]:
+    """Return the tools on which ``return_direct`` comes off best over all scenarios of a home.
+
+    The flag is one choice for all of them, whichever are looked at. With more than five tools those marks are
+    tried that leave out at most two of them, or take at most two.
+    """
+    own = {each.id: each for each in (*all_scenarios().values(), *chosen) if _home(each) == home}
+    steps = (step for each in own.values() for turn in each.turns for step in turn.script)
     names = sorted({ask.tool for step in steps if not isinstance(step, str) for ask in step})
-    marks = [some for size in range(len(names), 0, -1) for some in combinations(names, size)]
-    tried = (
-        [play(scenario, Wiring.RETURN_DIRECT, marks=some) for scenario in scenarios] for some in marks or [()]
-    )
-    return min(tried, key=_badness)
+    sizes = [size for size in range(len(names), 0, -1) if size <= FEW or size >= len(names) - FEW]
+    marks = [some for size in sizes for some in combinations(names, size)]
+    if len(marks) <= 1:
+        return (*names,)
+    on_play(f"return_direct, {home or 'across domains'}")
+    true = [_told_truly(each) for each in own.values()]
+    plain = [play(each, Wiring.PLAIN).heard for each in true]
 
+    def badness(some: tuple[str, ...]) -> tuple[int, int]:
+        came = [
+            play(each, Wiring.RETURN_DIRECT, marks=some, plain=heard)
+            for each, heard in zip(true, plain, strict=True)
+        ]
+        sums = figures(came)
+        return sums["wrong_answers"], sums["model_calls"]
 
-def _badness(compared: Sequence[Compared]) -> tuple[int, int]:
-    return sum(each.wrong.total() for each in compared), figures(compared)["model_calls"]
+    return min(marks, key=badness)
 
 
 @dataclass(eq=False)
@@ -242,7 +263,7 @@ def play(
     *,
     marks: Sequence[str] = (),
     live: Any = None,
-    baseline: Sequence[Heard] = (),
+    plain: Sequence[Heard] = (),
 ) -> Compared:
     """Play a scenario in one wiring.
 
@@ -251,23 +272,27 @@ def play(
         wiring: How model and tools are wired.
         marks: The tools that carry ``return_direct`` in the wiring of that name.
         live: A real model in place of the script.
-        baseline: What came of the same in the plain loop, to say what a live run has missed.
+        plain: What came of the same in the plain loop, to say what a run has missed.
 
     Raises:
         Exception: The real model's provider refused.
     """
     fakes = vendors(scenario)
-    tools = [tool for name, fake in fakes.items() for tool in DOMAINS[name].tools(client=fake.client())]
+    ran: list[Ran] = []
+    tools = [
+        _noting(tool, ran)
+        for name, fake in fakes.items()
+        for tool in DOMAINS[name].tools(client=fake.client())
+    ]
     if wiring is Wiring.RETURN_DIRECT:
         tools = [tool.model_copy(update={"return_direct": tool.name in marks}) for tool in tools]
-    free_text = {tool.name: (tool.metadata or {}).get("free_text") or () for tool in tools}
     ours = wiring in OURS
     history: list[AnyMessage] = [SystemMessage(SYSTEM_PROMPT if ours else PLAIN_PROMPT)] if live else []
     heard: list[Heard] = []
     ids = count(1)
     for turn in scenario.turns:
         model = live or scripted(turn, ids, without=() if ours else (LAST_STEP,)).model()
-        meter, log, raised = Meter(), _Log(fakes), ""
+        meter, log, raised = Meter(), _Log(fakes, ran), ""
         history = [*history, HumanMessage(turn.user)]
         log.note(history)
         try:
@@ -281,11 +306,11 @@ def play(
             raised = type(error).__name__
         if meter.refused:
             raise meter.refused
-        came = _heard(history, meter, log.sent, raised)
-        plain = baseline[len(heard)] if len(heard) < len(baseline) else None
-        came = replace(came, missed=_missed(turn, came, plain, live=bool(live)))
+        came = _heard(history, meter, log, raised)
+        if len(heard) < len(plain):
+            came = replace(came, missed=_missed(came, plain[len(heard)], live=bool(live)))
         seen = [called for each in heard for called in each.calls]
-        heard.append(replace(came, wrong=tuple(wrong(came, free_text, seen))))
+        heard.append(replace(came, wrong=tuple(wrong(came, seen))))
         if raised:
             break
     return Compared(
@@ -293,63 +318,80 @@ def play(
         wiring=wiring,
         heard=tuple(heard),
         marks=tuple(marks),
-        surprises=() if live or wiring is not Wiring.HARD else tuple(_surprises(scenario, heard)),
     )
 
 
-class _Log:
-    """How many requests the vendors have seen, by the length of the history then."""
+def _noting(tool: BaseTool, ran: list[Ran]) -> BaseTool:
+    """Return a copy of a tool that notes what it carries out."""
+    assert isinstance(tool, StructuredTool)  # as_tool makes no other
+    call = tool.func
+    assert call is not None
+    free_text = (tool.metadata or {}).get("free_text") or ()
+    defaults = {name: each.default for name, each in signature(call).parameters.items()}
 
-    def __init__(self, fakes: Mapping[str, Any]) -> None:
-        self._fakes = fakes
-        self.sent: dict[int, int] = {}
+    @wraps(call)
+    def noted(**arguments: Any) -> Any:
+        what = repr(essence({"name": tool.name, "args": {**defaults, **arguments}}, free_text))
+        content, artifact = answer = call(**arguments)
+        outcome = Outcome.from_tool_result(content, artifact)
+        ran.append(Ran(what, outcome is not None and outcome.reason in {Reason.FATAL, Reason.POLICY_BLOCK}))
+        return answer
+
+    return tool.model_copy(update={"func": noted})
+
+
+class _Log:
+    """What the vendors were asked and the tools carried out, by the length of the history then."""
+
+    def __init__(self, fakes: Mapping[str, Any], ran: Sequence[Ran]) -> None:
+        self._fakes, self._ran = fakes, ran
+        self.requests: list[int] = []
+        self.carried_out: dict[int, int] = {}
 
     def note(self, history: Sequence[AnyMessage]) -> None:
-        self.sent[len(history)] = sum(len(fake.requests) for fake in self._fakes.values())
+        self.requests.append(sum(len(fake.requests) for fake in self._fakes.values()))
+        self.carried_out[len(history)] = len(self._ran)
+
+    def between(self, first: int, last: int) -> tuple[Ran, ...]:
+        """Return what was carried out while the history grew; all of the rest if it never got there."""
+        return tuple(self._ran[self.carried_out[first] : self.carried_out.get(last)])
 
 
-def _heard(history: Sequence[AnyMessage], meter: Meter, sent: Mapping[int, int], raised: str) -> Heard:
-    ended_by = ledger(history).runs[-1].ended_by if history[-1].type != "human" else OPEN
+def _heard(history: Sequence[AnyMessage], meter: Meter, log: _Log, raised: str) -> Heard:
     last = history[-1]
     places = {id(message): at for at, message in enumerate(history, start=1)}
-    total = max(sent.values())
     rounds = []
     for each in reversed(list(turns(history))):
         calls = tuple(Called(call, outcome_of(answer)) for call, answer in each.answers)
         asked = places[id(each.message)]
-        rounds.append(Round(calls, sent.get(asked + len(calls), total) - sent[asked]))
+        rounds.append(Round(calls, log.between(asked, asked + len(calls))))
     return Heard(
         rounds=tuple(rounds),
         final="" if raised else text_of(last.content),
-        by_model=isinstance(last, AIMessage) and last.response_metadata.get("route") != "finalize",
+        by_model=isinstance(last, AIMessage) and last.response_metadata.get("route") != Route.FINALIZE,
         model_calls=meter.calls,
         input_tokens=meter.input_tokens,
         output_tokens=meter.output_tokens,
-        vendor_calls=total - min(sent.values()),
-        missed=(),
-        ended_by=ended_by,
+        vendor_calls=log.requests[-1] - log.requests[0],
+        ended_by=OPEN if last.type == "human" else ledger(history).runs[-1].ended_by,
         raised=raised,
     )
 
 
-def _missed(turn: Turn, came: Heard, plain: Heard | None, *, live: bool) -> tuple[str, ...]:
-    """Return the reasons of the calls that the model would have made next, had it been asked."""
+def _missed(came: Heard, plain: Heard, *, live: bool) -> bool:
+    """Whether the plain loop got something done after the point where a wiring ended its run.
+
+    A script makes the same calls everywhere, so what came after is what it has not reached. A real model
+    chooses anew, so there it is what the plain loop got done with a tool that here got nothing done.
+    """
     if came.raised:
-        return ()
+        return False
     if not live:
-        return turn.reasons[len(came.calls) :]
-    if plain is None or came.ended_by in {MODEL, EXCUSE}:
-        return ()
+        return any(called.done for called in plain.calls[len(came.calls) :])
+    if came.ended_by in {MODEL, EXCUSE}:
+        return False
     done, would = ({each.call["name"] for each in heard.calls if each.done} for heard in (came, plain))
-    return (Reason.COMPLETED.value,) * len(would - done)
-
-
-def _surprises(scenario: Scenario, heard: Sequence[Heard]) -> Iterator[str]:
-    for turn, each in zip(scenario.turns, heard, strict=False):
-        if each.raised:
-            yield f"it raised {each.raised}"
-        elif turn.final != each.final:
-            yield f"expected {turn.final!r}, came {each.final!r}"
+    return not would <= done
 
 
 def _plain(model: Any, tools: Sequence[BaseTool]) -> CompiledStateGraph[Any, Any, Any, Any]:
@@ -383,19 +425,33 @@ _WIRED: Final[Mapping[Wiring, Callable[..., CompiledStateGraph[Any, Any, Any, An
 }
 
 
-def _true(turn: Turn, heard: Heard) -> Turn:
-    """Return the turn with a narration that is true to all that the run's tools said."""
+def _told_truly(scenario: Scenario) -> Scenario:
+    """Return a scenario whose model, asked after its script, says nothing that its tools did not.
+
+    What it narrates stands if all that it did last is done, and it neither leaves out a receipt nor claims
+    more; else it repeats what the tools said.
+    """
+    heard = play(scenario, Wiring.PLAIN).heard
+    true = [
+        _true(turn, came, [called for each in heard[:at] for called in each.calls])
+        for at, (turn, came) in enumerate(zip(scenario.turns, heard, strict=False))
+    ]
+    return replace(scenario, turns=(*true, *scenario.turns[len(true) :]))
+
+
+def _true(turn: Turn, heard: Heard, before: Sequence[Called]) -> Turn:
+    last = heard.rounds[-1].calls if heard.rounds else ()
     told = replace(heard, final=turn.narration, by_model=True)
-    if not {Wrong.LOST_RECEIPT, Wrong.CLAIMED} & set(wrong(told, {})):
+    if all(called.done for called in last) and not {*wrong(told, before)} - {Wrong.RETRIED}:
         return turn
-    last = [each.outcome for each in heard.rounds[-1].calls] if heard.rounds else []
-    said = [each.content for each in (*heard.receipts.values(), *last) if each is not None]
-    return _retold(turn, *said)
+    said = [each.outcome.content for each in last if each.outcome is not None]
+    return _retold(turn, *(each.content for each in heard.receipts.values()), *said)
 
 
 def _reworded(turn: Turn, heard: Heard) -> Turn:
     """Return the turn with a narration that is true to what a polish call is sent: the stop's text alone."""
-    return _retold(turn, heard.final) if lacks(turn.narration, heard.final) else turn
+    stop = Outcome(heard.final, Reason.COMPLETED)
+    return _retold(turn, heard.final) if lacks(turn.narration, stop) else turn
 
 
 def _retold(turn: Turn, *texts: str) -> Turn:

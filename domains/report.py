@@ -342,7 +342,7 @@ def _wirings(compared: Sequence[Compared]) -> Markup:
         ["model calls", *(f"{each['model_calls']:,}" for each in totals)],
         ["tokens, approximate", *(_amount(_tokens(each)) for each in totals)],
         ["vendor calls", *(f"{each['vendor_calls']:,}" for each in totals)],
-        ["wrong answers", *(_bad(sum(each["wrong"].values())) for each in totals)],
+        ["wrong answers", *(_bad(each["wrong_answers"]) for each in totals)],
     ]
     sub = Markup('<span class="sub">{}</span>')
     rows += [[sub.format(kind.value), *(_bad(each["wrong"][kind]) for each in totals)] for kind in Wrong]

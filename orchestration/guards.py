@@ -8,11 +8,16 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import Any, Final, Protocol, TypeAlias
 
 from orchestration.outcomes import JSON
 from orchestration.reasons import Effect
 from orchestration.router import outcome_of, turns
+
+_NONE: Final[Mapping[str, Any]] = MappingProxyType({})
+_DIGITS: Final = 18
+"""Digits of a number that a schema could read from a string; a longer one is a name."""
 
 Denials: TypeAlias = Mapping[int, str]
 """Position of a call in its turn -> what the user reads in place of its answer."""
@@ -29,7 +34,7 @@ class Run:
     """The run's ``config["configurable"]``: who is asking."""
 
     declared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Tool name -> what the tool declares of itself: ``amount``, ``free_text``."""
+    """Tool name -> what the tool declares of itself: ``amount``, ``free_text``; and its ``defaults``."""
 
 
 class Guard(Protocol):
@@ -130,14 +135,28 @@ def _may_have_spent(answer: Any) -> bool:
 
 
 def _identity(call: Mapping[str, Any], run: Run) -> str:
-    return repr(essence(call, run.declared.get(call["name"], {}).get("free_text") or ()))
+    said = run.declared.get(call["name"], {})
+    return repr(essence(call, said.get("free_text") or (), said.get("defaults") or _NONE))
 
 
-def essence(call: Mapping[str, Any], free_text: Collection[str]) -> tuple[str, list[tuple[str, str]]]:
-    """Return what makes two calls the same one: the tool, and the arguments it does not reword."""
-    args = call.get("args") or {}
+def essence(
+    call: Mapping[str, Any], free_text: Collection[str], defaults: Mapping[str, Any] = _NONE
+) -> tuple[str, list[tuple[str, str]]]:
+    """Return what makes two calls the same one: the tool, and the arguments it does not reword.
+
+    A default that is written out is the same as one left out, and 5 the same as "5", as schemas have it.
+    """
+    args = {**defaults, **(call.get("args") or {})}
     words = {*free_text, "last_step"}
-    return call["name"], sorted((name, repr(value)) for name, value in args.items() if name not in words)
+    return call["name"], sorted((name, _same(value)) for name, value in args.items() if name not in words)
+
+
+def _same(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    if isinstance(value, str) and len(value) <= _DIGITS and value.isdecimal() and value == str(int(value)):
+        return value
+    return repr(value)
 
 
 def _amount(call: Mapping[str, Any], run: Run) -> float:

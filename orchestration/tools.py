@@ -74,9 +74,12 @@ def prepare(
     if twice := sorted({name for name in names if names.count(name) > 1}):
         msg = f"two tools are named {twice[0]!r}: rename one, the model cannot tell them apart"
         raise ValueError(msg)
-    declared = {tool.name: tool.metadata or {} for tool in made}
+    schemas = {tool.name: _schema(tool) for tool in made}
+    declared = {
+        tool.name: {**(tool.metadata or {}), "defaults": _defaults(schemas[tool.name])} for tool in made
+    }
     in_order = tuple(sorted(guards, key=lambda guard: guard.name))  # whatever order they are listed in
-    return [_prepared(tool, in_order, policy, strict, declared) for tool in made]
+    return [_prepared(tool, schemas[tool.name], in_order, policy, strict, declared) for tool in made]
 
 
 def _tool(function: Callable[..., Any]) -> BaseTool:
@@ -88,6 +91,7 @@ def _tool(function: Callable[..., Any]) -> BaseTool:
 
 def _prepared(
     tool: BaseTool,
+    schema: dict[str, Any],
     guards: tuple[Guard, ...],
     policy: StopPolicy,
     strict: bool,
@@ -101,7 +105,6 @@ def _prepared(
     if tool.return_direct:
         msg = f"tool {tool.name!r} has return_direct: remove it, its outcome says when the run ends"
         raise ValueError(msg)
-    schema = _schema(tool)
     if LAST_STEP in schema.get("properties", {}):
         msg = f"tool {tool.name!r} has an argument {LAST_STEP!r} of its own: rename it"
         raise ValueError(msg)
@@ -120,6 +123,15 @@ def _prepared(
     prepared._strict, prepared._declared = strict, declared  # noqa: SLF001
     prepared._injected = _injected(tool)  # noqa: SLF001
     return prepared
+
+
+def _defaults(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the arguments that a call may leave out, and what they are then."""
+    found: dict[str, Any] = {}
+    for name, each in schema.get("properties", {}).items():
+        if isinstance(each, Mapping) and "default" in each:
+            found[name] = each["default"]
+    return found
 
 
 def _schema(tool: BaseTool) -> dict[str, Any]:
@@ -285,10 +297,11 @@ class PreparedTool(BaseTool):
     def _recorded(self, own: Mapping[str, Any], messages: Sequence[Any]) -> Outcome | None:
         """Return how the same call ended earlier in this run, if nothing can change that."""
         free_text = (self.metadata or {}).get("free_text") or ()
-        same = essence(own, free_text)
+        defaults = self._declared.get(self.name, {}).get("defaults") or {}
+        same = essence(own, free_text, defaults)
         for turn in list(turns(messages))[1:]:
             for call, answer in turn.answers:
-                if call["name"] == self.name and essence(call, free_text) == same:
+                if call["name"] == self.name and essence(call, free_text, defaults) == same:
                     outcome = outcome_of(answer)
                     if outcome is not None and outcome.reason in {Reason.FATAL, Reason.POLICY_BLOCK}:
                         return outcome

@@ -69,7 +69,7 @@ def compared() -> None:
         "model calls": lambda one: one["model_calls"],
         "tokens, approximate": lambda one: f"{one['input_tokens'] + one['output_tokens']:,}",
         "calls to vendors": lambda one: one["vendor_calls"],
-        "wrong answers": lambda one: sum(one["wrong"].values()),
+        "wrong answers": lambda one: one["wrong_answers"],
     }
     cog.outl(f"| | {' | '.join(f'`{name}`' for name in found)} |")
     cog.outl(f"|---|{'---:|' * len(found)}")

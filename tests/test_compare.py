@@ -178,16 +178,85 @@ def heard(final: str, *outcomes: Outcome, by_model: bool = True) -> Heard:
     """Return an answer after one turn of calls that ended so."""
     calls = tuple(Called({"name": "checkout", "args": {}}, outcome) for outcome in outcomes)
     return Heard(
-        rounds=(Round(calls, 1),) if calls else (),
+        rounds=(Round(calls),) if calls else (),
         final=final,
         by_model=by_model,
         model_calls=2,
         input_tokens=10,
         output_tokens=1,
         vendor_calls=1,
-        missed=(),
         ended_by="model",
     )
+
+
+PENDING: Final = Outcome("It is on its way.", Reason.COMPLETED, key="k", pending=True)
+RECEIPT: Final = Outcome(
+    "<p>Payment received: <strong>19.99 USD</strong> for cart <strong>cart_7</strong>.</p>",
+    Reason.COMPLETED,
+    key="k7",
+    format="html",
+)
+OTHER: Final = Outcome("Not paid: cart_8.", Reason.FATAL, key="k8")
+
+
+def compared_with(one: Scenario) -> dict[Wiring, Compared]:
+    """Return a scenario in every wiring."""
+    return {each.wiring: each for each in compare([one])}
+
+
+def wrongs(found: dict[Wiring, Compared]) -> dict[Wiring, set[Wrong]]:
+    """Return what was wrong with it in each wiring."""
+    return {wiring: set(each.wrong) for wiring, each in found.items()}
+
+
+def test_a_budget_can_give_up_too() -> None:
+    """Where the fourth attempt would pass, a router that stops after three gave up, and that is found."""
+    down = ALL["checkout/gateway-down"]
+    longer = replace(down, turns=(replace(down.turns[0], script=(*down.turns[0].script, pay())),))
+    found = wrongs(compared_with(longer))
+    assert set() == found[Wiring.PLAIN]
+    assert all({Wrong.GAVE_UP} == found[wiring] for wiring in Wiring if wiring is not Wiring.PLAIN)
+
+
+def test_a_model_that_forgets_last_step() -> None:
+    """A router that ends at the hit list, where the model would have paid next, left something undone."""
+    search = (Ask("search", {"query": "blue mug"}),)
+    found = wrongs(compared_with(replace(scenario(search, pay()), id="journey/forgets")))
+    assert set() == found[Wiring.PLAIN]
+    assert {Wrong.LEFT_UNDONE} == found[Wiring.HARD] == found[Wiring.POLISH]
+
+
+def test_nothing_is_missed_that_never_gets_done() -> None:
+    """A job that is never ready is no reason to go on: every wiring may end there."""
+    found = wrongs(compared_with(ALL["export/never-done"]))
+    assert all(set() == wrong for wrong in found.values())
+
+
+def test_a_recorded_answer_is_no_retry() -> None:
+    """The guard answers a declined call from its record; what else the turn does is not held against it."""
+    declined = pay(payment_method=LOST_CARD)
+    beside = (*declined, Ask("checkout", {"cart_id": "cart_8", "amount": 500}))
+    found = wrongs(compared_with(scenario(pay(payment_method=LOST_CARD, last_step=False), beside)))
+    assert {Wrong.RETRIED} == found[Wiring.PLAIN]
+    assert set() == found[Wiring.HARD]
+
+
+@pytest.mark.parametrize("other", [{"currency": "usd"}, {"note": "please"}, {"amount": "1999"}])
+def test_the_same_call_in_another_spelling(other: dict[str, object]) -> None:
+    """A default written out, other free text and a number as a string make no other call: it is not sent."""
+    first = pay(payment_method=LOST_CARD, last_step=False)
+    found = wrongs(compared_with(scenario(first, pay(**{"payment_method": LOST_CARD, **other}))))
+    assert {Wrong.RETRIED} == found[Wiring.PLAIN]
+    assert set() == found[Wiring.HARD]
+
+
+def test_the_plain_model_claims_nothing() -> None:
+    """Whatever a scenario narrates, in the plain loop the model says what its tools said, or nothing more."""
+    for one in ALL.values():
+        true = comparing._told_truly(one)
+        for written, told in zip(one.turns, true.turns, strict=True):
+            done = set(written.reasons[-1:]) <= {"completed"}
+            assert done or told.narration != written.narration or not written.reasons, one.id
 
 
 @pytest.mark.parametrize(
@@ -204,24 +273,42 @@ def heard(final: str, *outcomes: Outcome, by_model: bool = True) -> Heard:
         (heard("It is not paid. Is it open?", FAILED), set()),
         (heard("So I bought nothing, and nothing is paid.", FAILED), set()),
         (heard("Here: It is open until 9.", FAILED), set()),  # quoted
-        (heard("It is open until ten.", FAILED), {Wrong.CLAIMED}),
+        (heard("The ticket is now open.", FAILED), {Wrong.CLAIMED}),
+        (heard("The shop is open until ten.", FAILED), set()),
+        (heard("Your payment went through.", FAILED), {Wrong.CLAIMED}),
+        (heard("Payment received. Thank you!", FAILED), {Wrong.CLAIMED}),
+        (heard("The ticket has been successfully created.", FAILED), {Wrong.CLAIMED}),
+        (heard("It is **pa\u200bid**.", FAILED), {Wrong.CLAIMED}),
+        (heard("It is paid, no problem.", FAILED), {Wrong.CLAIMED}),
+        (heard("If it is paid, you get a mail. It could have been paid.", FAILED), set()),
+        (heard("It is exported.", PENDING), {Wrong.CLAIMED}),
+        (heard("Paid 19.99 for cart 7, and cart_8 is paid.", RECEIPT, OTHER), {Wrong.CLAIMED}),
+        (heard("I have paid 19.99 USD for cart_7. Not for cart_8.", RECEIPT, OTHER), set()),
         (heard("Sorry. It is open until 9.", FAILED), set()),  # the tool's own sentence
         (heard("It is paid: 19.99.", DONE), set()),
         (heard("It is paid.", DONE), {Wrong.LOST_RECEIPT}),
         (heard("It is paid: 19.99.", DONE, FAILED), set()),
         (heard("<p>Paid: <b>19.99</b></p>", DONE, by_model=False), set()),
         (heard("A mug.", FOUND), set()),  # hits are no receipt
+        (heard("You paid $19.99 for cart 7.", RECEIPT), set()),
+        (heard("You paid 19,99 USD for cart_7.", RECEIPT), set()),
+        (heard("A blue mug for 19.99, and 7 more.", RECEIPT), {Wrong.LOST_RECEIPT}),
+        (heard("You paid 119.99 USD for cart_7.", RECEIPT), {Wrong.LOST_RECEIPT}),
+        (heard("Paid, see <https://a.b/1>.", replace(DONE, content="Paid: https://a.b/1")), set()),
+        (heard("Paid for a<b7>.", replace(DONE, content="Paid: a<b7>.")), set()),
+        (heard("Paid 1,999.00", replace(DONE, content="Paid: 1999")), set()),
     ],
 )
 def test_words(said: Heard, wrong: set[Wrong]) -> None:
     """A claim needs something done; a receipt needs its numbers; a denial is no claim."""
-    assert wrong == set(answers.wrong(said, {}))
+    assert wrong == set(answers.wrong(said))
 
 
 def test_earlier_receipts_back_a_claim() -> None:
     """Who asks whether it worked is told the truth without another call."""
     done = [Called({"name": "checkout", "args": {}}, DONE)]
-    assert [] == list(answers.wrong(heard("It is paid."), {}, done))
+    assert [] == list(answers.wrong(heard("It is paid."), done))
+    assert [Wrong.CLAIMED] == list(answers.wrong(heard("It is paid, for cart_9 too."), done))
 
 
 def test_unknown_tokens_stay_unknown() -> None:
@@ -231,12 +318,18 @@ def test_unknown_tokens_stay_unknown() -> None:
     assert (None, 2, 4) == (sums["input_tokens"], sums["output_tokens"], sums["model_calls"])
 
 
-def test_a_surprise_is_told() -> None:
-    """A scenario that goes otherwise in mode hard says what was expected and what came."""
+@pytest.mark.parametrize("field", ["final", "path", "reasons", "rules", "stopped_by"])
+def test_a_surprise_is_told(field: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A scenario that goes otherwise in mode hard exits 1, and says what was expected, as in run."""
     once = ALL["checkout/declined"]
-    wrong = replace(once, turns=(replace(once.turns[0], final="Paid."),))
-    assert ["expected 'Paid.', came 'The card"] == [line[:32] for line in play(wrong, Wiring.HARD).surprises]
-    assert () == play(wrong, Wiring.PLAIN).surprises
+    wrong: Any = {"final": "Paid.", "stopped_by": "completed"}.get(field, ("other",))
+    odd = replace(once, turns=(replace(once.turns[0], **{field: wrong}),))
+    monkeypatch.setattr("domains.cli.scenarios", lambda: {"checkout/declined": odd})
+    result = CliRunner().invoke(app, ["compare", "--json"])
+    told = json.loads(result.stdout)["surprises"]["checkout/declined"]
+    assert 1 == result.exit_code
+    assert any(line.startswith(f"{field}: expected") for line in told)
+    assert f"{field}: expected" in result.stderr
 
 
 def test_json() -> None:
