@@ -9,7 +9,9 @@ import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import count
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final
 
 from langchain_core.messages import AIMessage, AnyMessage, ToolMessage
@@ -45,6 +47,8 @@ _ICONS: Final[Mapping[str, str]] = {
     "agent": '<path d="M4 5h16v11H9l-5 4z"/>',
     "tools": '<path d="M14.5 4a5 5 0 0 0-5.200 7L3.5 16.800l3.7 3.7L13 14.7a5 5 0 0 0 7-5.200l-3.200 '
     '1.7-2.5-2.5z"/>',
+    "arrow": '<path d="M3 12h17m-5-5 5 5-5 5"/>',
+    "odd": '<path d="M12 3.5 21.5 20h-19z"/><path d="M12 10v4.500m0 2.500v.1"/>',
     "finalize": '<path d="M5 21V4h13l-2.5 4.5L18 13H5"/>',
     "polish": '<path d="m12 3 2.200 6.800L21 12l-6.800 2.200L12 21l-2.200-6.800L3 12l6.800-2.200z"/>',
 }
@@ -108,12 +112,13 @@ def page(scenarios: Sequence[Scenario], played: Sequence[Played], compared: Sequ
     groups: defaultdict[str, list[tuple[Scenario, Played]]] = defaultdict(list)
     for pair in zip(scenarios, played, strict=True):
         groups[_home(pair[0].id)].append(pair)
+    slugs = _slugs(scenarios)
     tables = {name: table_rows(name) for name in (*DOMAINS, UNMAPPED)}
     rows = {row["id"]: row for own in tables.values() for row in own}
     calls = {each.scenario: each for each in of_plays(compared, Wiring.PLAIN)}
     main = [
-        _summary(played, compared, tables),
-        _wirings(compared),
+        _summary(played, compared, tables, slugs),
+        _wirings(compared, slugs),
         _tables(tables, Counter(rule for each in played for rule in each.rules if rule)),
         Markup(
             '<section aria-labelledby="scenarios"><h2 id="scenarios" tabindex="-1">Scenarios</h2></section>'
@@ -124,18 +129,19 @@ def page(scenarios: Sequence[Scenario], played: Sequence[Played], compared: Sequ
             Markup('<section aria-labelledby="{id}"><h2 id="{id}">{name}</h2>\n{all}</section>').format(
                 id=f"of-{_slug(name)}",
                 name=name.capitalize(),
-                all=_join((_scenario(one, came, calls[one.id], rows) for one, came in pairs), "\n"),
+                all=_join((_scenario(one, came, calls[one.id], rows, slugs) for one, came in pairs), "\n"),
             )
         )
     css = Path(__file__).with_name("report.css").read_text("utf-8")
-    return str(
+    html = str(
         _PAGE.format(
             css=Markup(css),  # noqa: S704 - our own file
             symbols=_join(map(_symbol, _ICONS)),
-            contents=_join((_contents(name, pairs) for name, pairs in groups.items()), "\n"),
+            contents=_join((_contents(name, pairs, slugs) for name, pairs in groups.items()), "\n"),
             main=_join(main, "\n"),
         )
     )
+    return html.encode("utf-8", "replace").decode()  # half a surrogate pair can be written nowhere
 
 
 def _home(scenario: str) -> str:
@@ -149,6 +155,18 @@ def _join(parts: Iterable[Markup], between: str = "") -> Markup:
 
 def _slug(text: str) -> str:
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _slugs(scenarios: Sequence[Scenario]) -> dict[str, str]:
+    """Return an anchor for every scenario: no two alike, whatever their ids are written in."""
+    found: dict[str, str] = {}
+    for one in scenarios:
+        slug = name = _slug(one.id) or "scenario"
+        more = count(2)
+        while name in found.values():
+            name = f"{slug}-{next(more)}"
+        found[one.id] = name
+    return found
 
 
 def _symbol(name: str) -> Markup:
@@ -170,16 +188,28 @@ def _word(name: str) -> str:
     return _WORDS.get(name, name.replace("_", " "))
 
 
-def _contents(name: str, pairs: Iterable[tuple[Scenario, Played]]) -> Markup:
+def _contents(name: str, pairs: Iterable[tuple[Scenario, Played]], slugs: Mapping[str, str]) -> Markup:
     item = Markup(
-        '<li><a class="{look}" href="#{id}">{icon}{name}<span class="hidden">, {end}</span></a></li>'
+        '<li><a class="{look}" href="#{id}">{icon}{name}<span class="hidden">, {end}</span>{odd}</a></li>'
+    )
+    odd = Markup('<span class="odd">{}<span class="hidden">, </span>not as written</span>').format(
+        _icon("odd")
     )
     items = []
     for one, came in pairs:
         end = came.stopped_by or "model"
         look = _LOOKS.get(end, end)
         short = one.id.partition("/")[2] or one.id
-        items.append(item.format(look=look, id=_slug(one.id), icon=_icon(look), name=short, end=_word(end)))
+        items.append(
+            item.format(
+                look=look,
+                id=slugs[one.id],
+                icon=_icon(look),
+                name=short,
+                end=_word(end),
+                odd="" if came.ok else odd,
+            )
+        )
     return Markup("<h2>{}</h2>\n<ul>{}</ul>").format(name, _join(items))
 
 
@@ -187,7 +217,10 @@ def _contents(name: str, pairs: Iterable[tuple[Scenario, Played]]) -> Markup:
 
 
 def _summary(
-    played: Sequence[Played], compared: Sequence[Compared], tables: Mapping[str, list[dict[str, Any]]]
+    played: Sequence[Played],
+    compared: Sequence[Compared],
+    tables: Mapping[str, list[dict[str, Any]]],
+    slugs: Mapping[str, str],
 ) -> Markup:
     plain, hard = (figures(of_plays(compared, wiring)) for wiring in (Wiring.PLAIN, Wiring.HARD))
     fired = {rule for each in played for rule in each.rules}
@@ -210,10 +243,21 @@ whether the run ends with the tool's own text or the model gets another turn; th
 decisions, the row of the table behind it, and what it saved.</p>
 </header>
 <dl class="tiles">{tiles}</dl>
-<div class="plots">{plots}</div>
+{odd}<div class="plots">{plots}</div>
 """).format(
         tiles=_join(Markup("<div><dt>{}</dt><dd>{}</dd></div>").format(*item) for item in tiles.items()),
+        odd=_odd([each.scenario for each in played if not each.ok], slugs),
         plots=_join(_plots(compared), "\n"),
+    )
+
+
+def _odd(names: Sequence[str], slugs: Mapping[str, str]) -> Markup | str:
+    """Name the scenarios that did not go as written, where they cannot be overlooked."""
+    if not names:
+        return ""
+    link = Markup('<a href="#{}">{}</a>')
+    return Markup('<p class="notice">{}<span><strong>Not as written:</strong> {}</span></p>\n').format(
+        _icon("odd"), _join((link.format(slugs[name], name) for name in names), ", ")
     )
 
 
@@ -279,7 +323,10 @@ def _all_tokens(heard: Iterable[Heard]) -> int | None:
 ROW: Final = 60
 """Pixels of a plot's row: a line of text and two bars."""
 
-WIDEST: Final = 55
+LONGEST_LABEL: Final = 32
+"""Characters of a plot's label, which cannot wrap; the table below it has the whole."""
+
+WIDEST: Final = 45
 """Percent of a plot's width that its longest bar takes: its value stands behind it."""
 
 
@@ -289,7 +336,11 @@ def _bars(title: str, sums: _Sums, which: int) -> Markup:
     drawn, table = [], []
     for at, (name, (before, after)) in enumerate(rows.items()):
         top = at * ROW
-        drawn.append(Markup('<text x="0" y="{}">{}</text>').format(top + 14, name))
+        drawn.append(
+            Markup('<text x="0" y="{}">{}</text>').format(
+                top + 14, shorten(name, LONGEST_LABEL, placeholder=" \N{HORIZONTAL ELLIPSIS}")
+            )
+        )
         for offset, (label, number, look) in enumerate(
             [("plain loop", before, "plain"), ("with routing", after, "ours")]
         ):
@@ -336,7 +387,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[object]], caption: str 
 # The wirings.
 
 
-def _wirings(compared: Sequence[Compared]) -> Markup:
+def _wirings(compared: Sequence[Compared], slugs: Mapping[str, str]) -> Markup:
     totals = [figures(of_plays(compared, wiring)) for wiring in Wiring]
     rows: list[list[object]] = [
         ["model calls", *(f"{each['model_calls']:,}" for each in totals)],
@@ -348,7 +399,7 @@ def _wirings(compared: Sequence[Compared]) -> Markup:
     rows += [[sub.format(kind.value), *(_bad(each["wrong"][kind]) for each in totals)] for kind in Wrong]
     bad = [
         Markup("<li>{}, {}: {}</li>").format(
-            Markup('<a href="#{}">{}</a>').format(_slug(each.scenario), each.scenario),
+            Markup('<a href="#{}">{}</a>').format(slugs[each.scenario], each.scenario),
             each.wiring.value,
             ", ".join(f"{kind.value}" for kind in each.wrong),
         )
@@ -360,14 +411,15 @@ def _wirings(compared: Sequence[Compared]) -> Markup:
 <h2 id="wirings">Five wirings of the same tools</h2>
 <p>The plain loop asks the model after every turn of tools. <code>return_direct</code> is set on the tools
 where it comes off best. <code>tools-&gt;END</code> is a graph whose tools lead to its end. The scripted model
-never errs in its words, so a wrong answer is the wiring's; checks find them.</p>
+never errs in its words, so a wrong answer is the wiring's. Checks find them; one answer can be wrong in two
+ways. Success that was claimed in words other than the usual English ones is not found.</p>
 <div class="scroll" role="region" aria-label="Figures by wiring" tabindex="0">{table}</div>
 {bad}
 </section>""").format(
         table=_table(["", *(wiring.value for wiring in Wiring)], rows),
-        bad=Markup("<details><summary>All {} answers that went wrong</summary><ul>{}</ul></details>").format(
-            len(bad), _join(bad)
-        )
+        bad=Markup(
+            "<details><summary>The {} plays with a wrong answer</summary><ul>{}</ul></details>"
+        ).format(len(bad), _join(bad))
         if bad
         else "",
     )
@@ -384,7 +436,7 @@ def _tables(tables: Mapping[str, list[dict[str, Any]]], fired: Counter[str]) -> 
     return Markup("""\
 <section aria-labelledby="tables" class="never">
 <h2 id="tables">Rows of the tables</h2>
-<p>A row that never fired is not wrong: it waits for a reply that no scenario holds.</p>
+<p>A row that never fired is not wrong: it waits for a reply that no scenario on this page holds.</p>
 {}
 </section>""").format(_join((_one_table(name, rows, fired) for name, rows in tables.items()), "\n"))
 
@@ -434,7 +486,11 @@ def _link(source: str, label: str) -> Markup:
 
 
 def _scenario(
-    scenario: Scenario, played: Played, plain: Compared, rows: Mapping[str, Mapping[str, Any]]
+    scenario: Scenario,
+    played: Played,
+    plain: Compared,
+    rows: Mapping[str, Mapping[str, Any]],
+    slugs: Mapping[str, str],
 ) -> Markup:
     saved = sum(each.model_calls for each in plain.heard) - played.model_calls
     tokens = None if None in played.tokens.values() else sum(part or 0 for part in played.tokens.values())
@@ -444,7 +500,7 @@ def _scenario(
         f"{_amount(tokens)} tokens, approximate",
         f"{_count(saved, 'model call')} fewer than the plain loop",
     ]
-    surprises = Markup("<ul>{}</ul>").format(
+    surprises = Markup('<ul class="surprises">{}</ul>').format(
         _join(
             Markup("<li>Not as written: {}</li>").format(_short(each, LONGEST)) for each in played.surprises
         )
@@ -452,7 +508,7 @@ def _scenario(
     return Markup("""\
 <article class="scenario" id="{slug}" aria-labelledby="{slug}-h">
 <header>
-<div class="titled"><h3 id="{slug}-h">{id}</h3>{end}</div>
+<div class="titled"><h3 id="{slug}-h">{id}</h3><span class="ends">{odd}{end}</span></div>
 <p>{about}</p>
 {path}
 <ul class="facts">{facts}</ul>
@@ -463,8 +519,11 @@ def _scenario(
 {said}
 </div>
 </article>""").format(
-        slug=_slug(scenario.id),
+        slug=slugs[scenario.id],
         id=scenario.id,
+        odd=""
+        if played.ok
+        else Markup('<span class="badge odd">{}not as written</span>').format(_icon("odd")),
         end=_badge(played.stopped_by or "model"),
         about=scenario.about,
         path=_path(played.path, [turn.path for turn in scenario.turns]),
@@ -481,13 +540,18 @@ def _count(number: int, what: str) -> str:
 def _path(path: Sequence[str], turns: Sequence[Sequence[str]]) -> Markup:
     """Draw the nodes that ran; where the user spoke again, if that is where it should be."""
     speaks = {sum(map(len, turns[:at])) for at in range(len(turns))}
-    node = Markup('<li><span class="node {name}">{icon}{label}</span></li>')
-    drawn = []
+    node = Markup('<li>{arrow}<span class="node {name}">{icon}{label}</span></li>')
+    drawn: list[Markup] = []
+
+    def draw(name: str, label: str) -> None:
+        drawn.append(
+            node.format(arrow=_icon("arrow") if drawn else "", name=name, icon=_icon(name), label=label)
+        )
+
     for at, name in enumerate(path):
         if at in speaks:
-            drawn.append(node.format(name="user", icon=_icon("user"), label="user"))
-        known = name if name in _NODES else "agent"
-        drawn.append(node.format(name=known, icon=_icon(known), label=_NODES.get(name, name)))
+            draw("user", "user")
+        draw(name if name in _NODES else "agent", _NODES.get(name, name))
     return Markup('<ol class="path" aria-label="The path taken">{}</ol>').format(_join(drawn))
 
 

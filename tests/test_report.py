@@ -22,7 +22,7 @@ from domains.cli import app
 from domains.compare import compare
 from domains.explain import UNMAPPED, table_rows
 from domains.found import scenarios
-from domains.report import LONGEST, page
+from domains.report import LONGEST, LONGEST_LABEL, page
 from domains.runner import Played, play
 from domains.scenario import Scenario
 
@@ -96,6 +96,14 @@ def hostile() -> str:
     messages = tuple(map(_hostile, played.messages))
     bad = replace(played, messages=messages, surprises=(HOSTILE,))
     return written([replace(chosen, about=HOSTILE)], [bad])
+
+
+@pytest.fixture(scope="module")
+def otherwise() -> str:
+    """A page about a scenario that did not go as written, and one that did."""
+    chosen = [ALL["checkout/blocked"], ALL["search/found"]]
+    played = [play(each, "graph") for each in chosen]
+    return written(chosen, [replace(played[0], surprises=("final: expected 'a', came 'b'",)), played[1]])
 
 
 class Reading(HTMLParser):
@@ -371,3 +379,38 @@ def test_hostile_words_in_a_browser(browser: Browser, hostile: str, tmp_path: Pa
     assert "Scenarios: what was said, what was decided" == watched.page.title()
     assert [] == [url for url in watched.requests[1:] if not url.startswith("about:")]
     watched.page.close()
+
+
+def test_what_went_otherwise_is_found(otherwise: str) -> None:
+    """A scenario that did not go as written is named on top, marked in the contents and at its head."""
+    assert 1 == otherwise.count(
+        '<strong>Not as written:</strong> <a href="#checkout-blocked">checkout/blocked</a>'
+    )
+    assert 1 == otherwise.count('<span class="badge odd">')
+    assert 1 == otherwise.count('<span class="odd">')
+    assert "1 of 2" in otherwise
+
+
+def test_all_as_written_needs_no_notice(some: str) -> None:
+    """Where all went as written, nothing says otherwise."""
+    assert "not as written" not in some.lower()
+
+
+def test_ids_in_any_script() -> None:
+    """Two ids that look alike in an address, and one in no Latin letter, have places of their own."""
+    found = ALL["search/found"]
+    ids = ["search/a_b", "search/a-b", "search/\u652f\u4ed8", "\u652f", "search/half\ud83d"]
+    html = written([replace(found, id=name, about="Half of one: \ud83d") for name in ids])
+    places = re.findall(r'<article class="scenario" id="([^"]+)"', html)
+    assert len(ids) == len(set(places))
+    assert all(f'href="#{place}"' in html for place in places)
+    html.encode()  # or nothing could be written
+
+
+def test_a_label_that_is_too_long() -> None:
+    """A plot's label is cut to what a phone shows; the table below the plot has the whole."""
+    html = written([ALL["journey/find-buy-wrap"]])
+    labels = re.findall(r'<text x="0" y="\d+">([^<]*)</text>', html)
+    assert any(label.endswith("\N{HORIZONTAL ELLIPSIS}") for label in labels)
+    assert all(len(label) <= LONGEST_LABEL for label in labels)
+    assert '<th scope="row">checkout + create_ticket + search</th>' in html
