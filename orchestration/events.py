@@ -42,7 +42,8 @@ UNFIT: Final = "?"
 _NAME: Final = re.compile(r"[A-Za-z0-9_.:/-]{1,80}")
 _ID: Final = re.compile(r"[A-Za-z0-9_.:/+=-]{1,128}")
 _SECRET: Final = re.compile(
-    r"\d{12}|(?:sk|pk|rk|whsec|gsk|gh[a-z]|github_pat|glpat|xox[a-z]|AKIA|AIza|eyJ)[A-Za-z0-9_.-]{12}"
+    r"\d{12}|(?<![A-Za-z0-9])(?:(?:sk|rk|pk)_(?:live|test)_|sk-|whsec_|gsk_|gh[a-z]_|github_pat_|glpat-|xox[a-z]-|"
+    r"AKIA|AIza|eyJ)[A-Za-z0-9_.-]{8}"
 )
 """Numbers as long as a card's, and what vendors' keys begin with: such a word is no name."""
 
@@ -206,7 +207,7 @@ class Emitter:
             return
         thread = (config.get("configurable") or {}).get("thread_id")
         event: DecisionEvent | None = None
-        with _net("an event could not be made"):
+        with _net("an event"):
             event = event_of(decision, policy, thread="" if thread is None else str(thread))
         if event is None:
             return

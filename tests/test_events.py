@@ -222,13 +222,30 @@ def test_names_alone(odd: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "odd", ["4242424242424242", "card_4242424242424242", "sk_live_51Habcdefghijkl", "ghp_16C7e42F292c6912E7"]
+    "odd",
+    [
+        "4242424242424242",
+        "card_4242424242424242",
+        "sk_live_51Habcdefghijkl",
+        "ghp_16C7e42F292c6912E7",
+        "sk-proj-abc12345",
+    ],
 )
 def test_what_looks_like_a_secret(odd: str) -> None:
     """A number as long as a card's and a vendor's key are no names."""
     event = answered({"stop": True, "rule": odd, "vendor_code": odd}, name=odd)
 
     assert [UNFIT] * 3 == [event.calls[0].tool, event.calls[0].row, event.calls[0].vendor_code]
+
+
+@pytest.mark.parametrize(
+    "name", ["ask_for_permission_now", "tasks/created-by-user", "network-error-timeout", "mark_test_passed"]
+)
+def test_what_only_sounds_like_one(name: str) -> None:
+    """Names that hold the letters of a key are names."""
+    event = answered({"stop": True, "rule": name, "vendor_code": name}, name=name)
+
+    assert [name] * 3 == [event.calls[0].tool, event.calls[0].row, event.calls[0].vendor_code]
 
 
 def test_no_strings() -> None:
