@@ -146,8 +146,7 @@ def compare(
     for scenario in scenarios:
         on_play(scenario.id)
         as_written = play_on(scenario, "graph").surprises
-        true = _told_truly(scenario)
-        plain = play(true, Wiring.PLAIN)
+        true, plain = _told_truly(scenario)
         hard = play(true, Wiring.HARD, plain=plain.heard)
         # A polish is sent the stop's text alone, and its model knows no more than that.
         reworded = replace(true, turns=tuple(map(_reworded, true.turns, hard.heard)))
@@ -211,12 +210,10 @@ def _best_marks(home: str, chosen: Sequence[Scenario], on_play: Callable[[str], 
         return (*names,)
     on_play(f"return_direct, {home or 'across domains'}")
     true = [_told_truly(each) for each in own.values()]
-    plain = [play(each, Wiring.PLAIN).heard for each in true]
 
     def badness(some: tuple[str, ...]) -> tuple[int, int]:
         came = [
-            play(each, Wiring.RETURN_DIRECT, marks=some, plain=heard)
-            for each, heard in zip(true, plain, strict=True)
+            play(scenario, Wiring.RETURN_DIRECT, marks=some, plain=plain.heard) for scenario, plain in true
         ]
         sums = figures(came)
         return sums["wrong_answers"], sums["model_calls"]
@@ -425,18 +422,20 @@ _WIRED: Final[Mapping[Wiring, Callable[..., CompiledStateGraph[Any, Any, Any, An
 }
 
 
-def _told_truly(scenario: Scenario) -> Scenario:
-    """Return a scenario whose model, asked after its script, says nothing that its tools did not.
+def _told_truly(scenario: Scenario) -> tuple[Scenario, Compared]:
+    """Return a scenario whose model, asked after its script, says nothing but the truth; and its plain play.
 
     What it narrates stands if all that it did last is done, and it neither leaves out a receipt nor claims
     more; else it repeats what the tools said.
     """
-    heard = play(scenario, Wiring.PLAIN).heard
+    plain = play(scenario, Wiring.PLAIN)
+    heard = plain.heard
     true = [
         _true(turn, came, [called for each in heard[:at] for called in each.calls])
         for at, (turn, came) in enumerate(zip(scenario.turns, heard, strict=False))
     ]
-    return replace(scenario, turns=(*true, *scenario.turns[len(true) :]))
+    told = replace(scenario, turns=(*true, *scenario.turns[len(true) :]))
+    return told, plain if told == scenario else play(told, Wiring.PLAIN)
 
 
 def _true(turn: Turn, heard: Heard, before: Sequence[Called]) -> Turn:
