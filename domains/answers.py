@@ -18,7 +18,7 @@ from enum import StrEnum
 from html import unescape
 from typing import Any, Final
 
-from orchestration.outcomes import Outcome
+from orchestration.outcomes import Format, Outcome
 from orchestration.reasons import Reason
 
 
@@ -87,6 +87,9 @@ class Heard:
 
     final: str
     """What the user read last; empty if the run raised."""
+
+    format: Format = "text"
+    """How it is to be shown: what a tool said in HTML is HTML."""
 
     by_model: bool
     """Whether these are the model's own words."""
@@ -158,13 +161,18 @@ def _retried(rounds: Iterable[Round]) -> bool:
 
 def lacks(told: str, receipt: Outcome) -> bool:
     """Whether a text lacks a link, a name or a number of a receipt, or all of it if it holds none."""
-    content = shown(receipt.content) if receipt.format == "html" else receipt.content
+    content = in_words(receipt)
     facts = _facts(content)
     if not facts:
         return _plain(content) not in _plain(told)
     # A model's words are no HTML, but they may quote some.
     known = _facts(told) | _facts(shown(told))
     return any(fact not in known and not _says(told, fact) for fact in facts)
+
+
+def in_words(outcome: Outcome) -> str:
+    """Return an outcome's text without markup."""
+    return shown(outcome.content) if outcome.format == "html" else outcome.content
 
 
 _FACT: Final = re.compile(
@@ -238,7 +246,7 @@ def _claims(came: Heard, calls: Sequence[Called]) -> bool:
     """Whether the model's own words say that something is done which was not."""
     own = _visible(shown(came.final))
     for each in came.calls:
-        for sentence in _sentences(shown(each.outcome.content) if each.outcome else ""):
+        for sentence in _sentences(in_words(each.outcome) if each.outcome else ""):
             own = own.replace(sentence, " ")
     claims = [each for each in _sentences(own) if _CLAIM.search(each) and not _NO_CLAIM.search(each)]
     done = [each for each in came.calls or calls if _changed(each)]
@@ -255,9 +263,7 @@ def _changed(called: Called) -> bool:
 
 def _named(calls: Iterable[Called]) -> set[str]:
     """Return the names that calls and their answers hold."""
-    texts = [
-        f"{each.call.get('args')} {shown(each.outcome.content) if each.outcome else ''}" for each in calls
-    ]
+    texts = [f"{each.call.get('args')} {in_words(each.outcome) if each.outcome else ''}" for each in calls]
     return {name for text in texts for name in _names(text)}
 
 

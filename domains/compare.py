@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import wraps
+from functools import cache, wraps
 from inspect import signature
 from itertools import combinations, count
 from typing import Any, Final
@@ -34,7 +34,7 @@ from langgraph.graph import END, START, MessagesState, StateGraph
 from langgraph.graph.state import CompiledStateGraph
 from langgraph.prebuilt import ToolNode
 
-from domains.answers import Called, Heard, Ran, Round, Wrong, lacks, shown, wrong
+from domains.answers import Called, Heard, Ran, Round, Wrong, in_words, lacks, wrong
 from domains.found import DOMAINS
 from domains.found import scenarios as all_scenarios
 from domains.runner import build, scripted, vendors
@@ -202,23 +202,31 @@ def _best_marks(home: str, chosen: Sequence[Scenario], on_play: Callable[[str], 
     tried that leave out at most two of them, or take at most two.
     """
     own = {each.id: each for each in (*all_scenarios().values(), *chosen) if _home(each) == home}
-    steps = (step for each in own.values() for turn in each.turns for step in turn.script)
-    names = sorted({ask.tool for step in steps if not isinstance(step, str) for ask in step})
+    names = sorted(set().union(*map(_asked, own.values())))
     sizes = [size for size in range(len(names), 0, -1) if size <= FEW or size >= len(names) - FEW]
     marks = [some for size in sizes for some in combinations(names, size)]
     if len(marks) <= 1:
         return (*names,)
     on_play(f"return_direct, {home or 'across domains'}")
-    true = [_told_truly(each) for each in own.values()]
+    true = {each.id: _told_truly(each) for each in own.values()}
+
+    @cache
+    def played(name: str, some: frozenset[str]) -> Compared:
+        scenario, plain = true[name]
+        return play(scenario, Wiring.RETURN_DIRECT, marks=sorted(some), plain=plain.heard)
 
     def badness(some: tuple[str, ...]) -> tuple[int, int]:
-        came = [
-            play(scenario, Wiring.RETURN_DIRECT, marks=some, plain=plain.heard) for scenario, plain in true
-        ]
-        sums = figures(came)
+        # A mark on a tool that a scenario does not ask for changes nothing in it.
+        sums = figures(played(each.id, frozenset(some) & _asked(each)) for each in own.values())
         return sums["wrong_answers"], sums["model_calls"]
 
     return min(marks, key=badness)
+
+
+def _asked(scenario: Scenario) -> frozenset[str]:
+    """Return the tools that a script asks for."""
+    steps = (step for turn in scenario.turns for step in turn.script)
+    return frozenset(ask.tool for step in steps if not isinstance(step, str) for ask in step)
 
 
 @dataclass(eq=False)
@@ -365,7 +373,8 @@ def _heard(history: Sequence[AnyMessage], meter: Meter, log: _Log, raised: str) 
     return Heard(
         rounds=tuple(rounds),
         final="" if raised else text_of(last.content),
-        by_model=isinstance(last, AIMessage) and last.response_metadata.get("route") != Route.FINALIZE,
+        format="html" if _told(last).get("format") == "html" else "text",
+        by_model=isinstance(last, AIMessage) and _told(last).get("route") != Route.FINALIZE,
         model_calls=meter.calls,
         input_tokens=meter.input_tokens,
         output_tokens=meter.output_tokens,
@@ -373,6 +382,11 @@ def _heard(history: Sequence[AnyMessage], meter: Meter, log: _Log, raised: str) 
         ended_by=OPEN if last.type == "human" else ledger(history).runs[-1].ended_by,
         raised=raised,
     )
+
+
+def _told(message: AnyMessage) -> Mapping[str, Any]:
+    """Return what a message says about itself; a tool's is known by its artifact."""
+    return getattr(message, "artifact", None) or message.response_metadata
 
 
 def _missed(came: Heard, plain: Heard, *, live: bool) -> bool:
@@ -443,18 +457,19 @@ def _true(turn: Turn, heard: Heard, before: Sequence[Called]) -> Turn:
     told = replace(heard, final=turn.narration, by_model=True)
     if all(called.done for called in last) and not {*wrong(told, before)} - {Wrong.RETRIED}:
         return turn
-    said = [each.outcome.content for each in last if each.outcome is not None]
-    return _retold(turn, *(each.content for each in heard.receipts.values()), *said)
+    said = [each.outcome for each in last if each.outcome is not None]
+    return _retold(turn, *heard.receipts.values(), *said)
 
 
 def _reworded(turn: Turn, heard: Heard) -> Turn:
     """Return the turn with a narration that is true to what a polish call is sent: the stop's text alone."""
-    stop = Outcome(heard.final, Reason.COMPLETED)
-    return _retold(turn, heard.final) if lacks(turn.narration, stop) else turn
+    stop = Outcome(heard.final, Reason.COMPLETED, format=heard.format)
+    return _retold(turn, stop) if lacks(turn.narration, stop) else turn
 
 
-def _retold(turn: Turn, *texts: str) -> Turn:
-    return replace(turn, narration=" ".join(["Here is what came of it.", *dict.fromkeys(map(shown, texts))]))
+def _retold(turn: Turn, *outcomes: Outcome) -> Turn:
+    texts = dict.fromkeys(map(in_words, outcomes))
+    return replace(turn, narration=" ".join(["Here is what came of it.", *texts]))
 
 
 def of_plays(compared: Iterable[Compared], wiring: Wiring) -> list[Compared]:
