@@ -15,6 +15,11 @@ def main() -> None:
         app()
     except KeyboardInterrupt:
         sys.exit(130)
+    except RuntimeError as error:
+        # Python 3.11 wraps what comes while a class is made, and loading a framework makes thousands.
+        if isinstance(error.__cause__, KeyboardInterrupt):
+            sys.exit(130)
+        raise
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage
 from typer.testing import CliRunner, Result
 
 from domains import DOMAINS
+from domains.__main__ import main
 from domains.cli import app
 from domains.explain import UNMAPPED
 from domains.found import scenarios
@@ -683,3 +684,20 @@ def test_ctrl_c(arguments: tuple[str, ...]) -> None:
         out, err = running.communicate(timeout=30)
 
     assert (130, b"", b"") == (running.returncode, out, err)
+
+
+@pytest.mark.parametrize(
+    ("cause", "ends"), [(KeyboardInterrupt(), SystemExit), (None, RuntimeError), (ValueError(), RuntimeError)]
+)
+def test_ctrl_c_while_a_class_is_made(
+    cause: BaseException | None, ends: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Python 3.11 hides a Ctrl-C behind an error of its own: that is one too, and no other error is."""
+
+    def loading() -> None:
+        raise RuntimeError("Error calling __set_name__") from cause
+
+    monkeypatch.setattr("domains.cli.app", loading)
+    with pytest.raises(ends) as ended:
+        main()
+    assert (130 if ends is SystemExit else None) == getattr(ended.value, "code", None)
